@@ -5,7 +5,7 @@ import NightbellCore
 package enum Keys {
     package static let all: [Key] =
         paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure
-        + quotas
+        + machine + quotas
         + rest
 
     /// The key of that name, or nil.
@@ -182,6 +182,23 @@ package enum Keys {
         .choice(
             "memoryPressure.pageOut", \.pageOut,
             "Whether the memory of a suspended client is written to swap at once."),
+    ]
+
+    private static let machine: [Key] = [
+        .choice(
+            "monitor", \.monitor,
+            "Whether nightbell-monitor is started when a client needs to know about the machine: its network, its sleep."
+        ),
+        .file(
+            "monitorProgram", \.monitorProgram, limit: 4_000, mayBeEmpty: true,
+            "The program nightbell-monitor; nothing: the one beside nightbelld."),
+        .duration(
+            "sleep.horizon", \.supervision.sleep.horizon,
+            "Keep-alive handlers that would be due within this time run before the machine sleeps."),
+        .duration(
+            "sleep.delay", \.supervision.sleep.delay,
+            "How long the machine's sleep is delayed for that at most; logind permits InhibitDelayMaxSec (5s)."
+        ),
     ]
 
     private static let quotas: [Key] = [

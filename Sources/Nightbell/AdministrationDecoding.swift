@@ -23,6 +23,9 @@ extension SupervisorStatus {
         isStopping = wire.stopping
         memoryBytes = wire.memoryBytes
         warnings = wire.warnings
+        sources = wire.sources.map { Source(name: $0.name, isAvailable: $0.isAvailable, reason: $0.reason) }
+        monitorProcessID = wire.monitorProcessID == 0 ? nil : Int32(clamping: wire.monitorProcessID)
+        alarmProblem = wire.alarmProblem
     }
 }
 
@@ -75,6 +78,7 @@ extension ClientInfo {
         canLaunch = wire.canLaunch
         stateBytes = Int(clamping: wire.stateBytes)
         launchesInRow = Int(clamping: wire.launchesInRow)
+        wantsNetworkChanges = wire.wantsNetworkChanges
     }
 }
 

@@ -37,6 +37,22 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Problems of the supervisor as text, for example that it cannot persist which user owns an identifier.
     /// Sent only to root and to its own user.
     public var warnings: [String]
+    /// The sources of facts about the machine that clients need at present.
+    public var sources: [Source]
+    /// The process that observes the machine; nil: it does not run.
+    public var monitorProcessID: Int32?
+    /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does, or none needs it.
+    public var alarmProblem: String
+
+    /// A source of facts about the machine.
+    public struct Source: Sendable, Hashable {
+        /// `network`, `power`, `sleep` or `users`.
+        public var name: String
+        /// Whether it has reported.
+        public var isAvailable: Bool
+        /// Why it has not; empty if it has.
+        public var reason: String
+    }
 
     /// The resources of one user.
     public struct User: Sendable, Hashable {
@@ -45,6 +61,16 @@ public struct SupervisorStatus: Sendable, Hashable {
         public var sockets: Int
         public var wakes: Int
     }
+}
+
+/// An event of the machine that a client can be tried with.
+public enum SimulatedEvent: String, Sendable, Hashable, CaseIterable {
+    /// The machine has another network.
+    case networkChange = "network-change"
+    /// The machine is about to sleep: the client's keep-alive handler runs.
+    case sleep
+    /// The home of the client's user is there: it is launched, if it has waited for that.
+    case unlock
 }
 
 /// The result of reading the configuration and the manifests again: a line of text for each item.
@@ -170,6 +196,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var stateBytes: Int
     /// How often in a row it was relaunched after abnormal exits.
     public var launchesInRow: Int
+    /// Whether it is woken when the machine has another network.
+    public var wantsNetworkChanges: Bool
 }
 
 /// Something that happened to a client.

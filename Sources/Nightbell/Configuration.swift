@@ -59,6 +59,10 @@ extension Client {
         public var restored: @Sendable (LaunchContext) -> Void = { _ in }
         /// The client was woken. Return when the work is done or covered by a background task.
         public var wake: @Sendable (Wake) -> Void = { _ in }
+        /// The machine has another network. The sockets are those that cannot work over it: release them, and connect
+        /// again. nil, the default: the client is not woken for that, and only told (``wake``, with
+        /// ``WakeReasons/pathLost``) of sockets with a local address that the machine has lost. Called after ``wake``.
+        public var networkChanged: (@Sendable (_ lost: [ParkedSocket]) -> Void)?
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
         /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }

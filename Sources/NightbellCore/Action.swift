@@ -30,6 +30,10 @@ package enum Refusal: Sendable, Hashable {
     /// There is no known way to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
+    /// It has not asked to be told of other networks.
+    case networkChangesNotWanted
+    /// It has no keep-alive timeout, or is in the foreground.
+    case noKeepAlive
 }
 
 /// The result of a client's request.
@@ -168,6 +172,10 @@ package enum Trace: Sendable, Equatable {
     case stateDropped
     /// It is suspended, and only a request can wake it.
     case outOfReach
+    /// It is launched although nothing can tell whether its user's home is there.
+    case unlockUnknown
+    /// An administrator has asked for what follows.
+    case simulated(Command)
 }
 
 /// An action for the edge, to be carried out in order.
@@ -181,6 +189,9 @@ package enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
+    /// Inspect all sockets of a client for paths that cannot work over the present network, and report them. An inspection
+    /// under way begins again.
+    case inspectPaths(ClientID)
     /// Watch a socket after its owner was told of its end. Report only unread bytes, those already there included; not the
     /// end, which stays true.
     case armPastEnd(SocketToken)

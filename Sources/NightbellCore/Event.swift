@@ -24,6 +24,10 @@ package struct Registration: Sendable, Equatable {
     package var exitsOnSuspend = false
     /// A keep-alive timeout that holds until the client sets another.
     package var keepAliveTimeout: Duration?
+    /// It is woken when the machine has another network.
+    package var wantsNetworkChanges = false
+    /// It is launched only once its user's home is there.
+    package var waitsForUnlock = false
 
     package init(
         identifier: ClientIdentifier, user: UserID, modes: Modes, wakeLimitPolicy: WakeLimitPolicy = .linger
@@ -103,6 +107,12 @@ package enum Command: Sendable, Hashable, CaseIterable {
     case suspend
     case quit
     case launch
+    /// Act as if the machine had another network …
+    case simulateNetworkChange
+    /// … were about to sleep …
+    case simulateSleep
+    /// … or the client's user had unlocked it.
+    case simulateUnlock
 }
 
 /// How a process has ended.
@@ -173,6 +183,8 @@ package enum Event: Sendable {
     case stop
     /// A source reports how a thing outside is now.
     case fact(Fact)
+    /// The sockets of a client were inspected: these cannot work over the present network.
+    case pathsInspected(ClientID, [BrokenPath])
     /// The total time that the machine has slept since it was started. It comes before all other events of a turn.
     case machineSlept(total: Duration)
     /// `nextDeadline` has come.

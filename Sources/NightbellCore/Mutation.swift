@@ -141,8 +141,28 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresUnqueued
     /// … a client that was launched and may not have been welcomed is taken for welcomed …
     case restoresWelcome
-    /// … and sockets that do not survive their process are kept.
+    /// … sockets that do not survive their process are kept …
     case restoresAllSockets
+    /// … the network of before is not known …
+    case restoresWithoutNetwork
+    /// … and clients that had yet to be told of another network are not told.
+    case restoresWithoutInspection
+    /// No client is told of another network.
+    case ignoresNetworks
+    /// A client that was told of another network is told again and again.
+    case owesNetworkForEver
+    /// A client is not told which of its sockets cannot work any more …
+    case forgetsLostPaths
+    /// … or is told again and again.
+    case repeatsLostPaths
+    /// No keep-alive handler runs before the machine sleeps.
+    case sleepsUnprepared
+    /// The machine's sleep is delayed for as long as the machine permits.
+    case delaysSleepForEver
+    /// A client is launched before its user's home is there …
+    case launchesLocked
+    /// … or not once it is there.
+    case forgetsUnlocked
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

@@ -75,13 +75,16 @@ package struct Supervision: Sendable, Equatable {
         pings.change(settings)
     }
 
+    /// When the next keep-alive handler must run, in elapsed time: the machine wakes for it.
+    package var nextKeepAlive: Instant? { isStopping ? nil : schedule.nextDeadline }
+
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     package var nextDeadline: Instant? {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
         let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map { $0 - machineSlept }
-        return earlier(earlier(own, launchDeadline), elapsing)
+        return earlier(earlier(earlier(own, launchDeadline), elapsing), machine.sleepPreparation?.until)
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
@@ -185,6 +188,11 @@ package struct Supervision: Sendable, Equatable {
             endLargestSleepers(sizes, at: now, into: &actions)
         case .fact(let fact):
             learn(fact, at: now, into: &actions)
+        case .pathsInspected(let client, let broken):
+            guard clients.contains(client.id) else { return }
+            catchUp(client, at: now, into: &actions)
+            pathsInspected(client, broken, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
         case .machineSlept(let total):
             machineSlept = total
         case .timer:
@@ -198,11 +206,13 @@ package struct Supervision: Sendable, Equatable {
     /// and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
+        prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         runsKeepAlivesAlong = false
         if !isStopping { startLaunches(at: now, into: &actions) }
+        finishSleepPreparation(at: now)
         deliverWakes(into: &actions)
         toldInTurn.removeAll()
         // After the wakes, which are urgent.

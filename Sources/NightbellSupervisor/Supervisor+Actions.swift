@@ -52,6 +52,8 @@ extension Supervisor {
             notify(connection, client, notice, work)
         case .arm(let token):
             armInTurn(token, pastEnd: false)
+        case .inspectPaths(let client):
+            beginInspectingPaths(client)
         case .armPastEnd(let token):
             armInTurn(token, pastEnd: true)
         case .beginOffload(let token):

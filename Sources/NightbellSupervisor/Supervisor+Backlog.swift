@@ -13,6 +13,8 @@ enum PendingWork {
     case arming(SocketToken, pastEnd: Bool)
     /// A socket with a profile.
     case inspection(SocketToken)
+    /// The sockets of a client, after a change of the network.
+    case paths(ClientID)
 }
 
 /// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's turn.
@@ -137,6 +139,8 @@ extension Supervisor {
             guard parked.contains(token) else { return }
             if offload.contains(token) { offload[token].isWaiting = false }
             offloadedSocketFired(token)
+        case .paths(let client):
+            continueInspectingPaths(client)
         }
     }
 

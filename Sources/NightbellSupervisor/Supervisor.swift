@@ -54,6 +54,10 @@ public actor Supervisor {
     var launches: LaunchTable
     let durable: DurableState
     var memory: MemoryCare
+    var monitor = MachineMonitor()
+    private var alarm = MachineAlarm()
+    /// Clients with sockets that are being inspected, because of a change of the network.
+    var pathInspections: [ClientID: PathInspectionProgress] = [:]
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
@@ -210,6 +214,7 @@ public actor Supervisor {
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
+        if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
         // With work left the next turn begins at once.
@@ -217,7 +222,18 @@ public actor Supervisor {
         // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
         // early, and is set once more.
         timer.set(deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) })
+        setAlarm()
     }
+
+    /// The machine wakes from its sleep for keep-alive handlers; those inside their windows then run together.
+    private func setAlarm() {
+        let next = ask { core in core.nextKeepAlive.map { $0 - core.machineSlept } }
+        if let problem = alarm.set(next.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }) {
+            logger.notice("the machine does not wake from its sleep for keep-alives: \(problem)")
+        }
+    }
+
+    var alarmProblem: String { alarm.problem }
 
     // MARK: One turn of the loop
 
@@ -253,6 +269,7 @@ public actor Supervisor {
         launchMissing()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
+        superviseMonitor()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -335,6 +352,10 @@ public actor Supervisor {
             if let socket = parked.token(for: token) { enqueueInspection(socket) }
         case .keeper:
             receiveFromKeeper()
+        case .monitor:
+            receiveReports(UInt64(token.slot))
+        case .monitorExit:
+            monitorExited(UInt64(token.slot))
         case nil:
             preconditionFailure("the loop made up a token")
         }

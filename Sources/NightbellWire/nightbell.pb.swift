@@ -333,6 +333,54 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
 
 }
 
+package nonisolated enum WireSimulatedEvent: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+  case unspecified // = 0
+
+  /// the machine has another network
+  case networkChange // = 1
+
+  /// the machine is about to sleep: its keep-alive handler runs
+  case sleep // = 2
+
+  /// its user's home is there: it is launched, if it has waited for that
+  case unlock // = 3
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .networkChange
+    case 2: self = .sleep
+    case 3: self = .unlock
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .networkChange: return 1
+    case .sleep: return 2
+    case .unlock: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireSimulatedEvent] = [
+    .unspecified,
+    .networkChange,
+    .sleep,
+    .unlock,
+  ]
+
+}
+
 package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable {
   package typealias RawValue = Int
   case unspecified // = 0
@@ -870,6 +918,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .relieveMemory(newValue)}
   }
 
+  package var simulate: WireSimulate {
+    get {
+      if case .simulate(let v)? = body {return v}
+      return WireSimulate()
+    }
+    set {body = .simulate(newValue)}
+  }
+
   package var upgrade: WireUpgrade {
     get {
       if case .upgrade(let v)? = body {return v}
@@ -919,6 +975,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case launchClient(WireLaunchClient)
     case forgetClient(WireForgetClient)
     case relieveMemory(WireRelieveMemory)
+    case simulate(WireSimulate)
     case upgrade(WireUpgrade)
     case reload(WireReload)
 
@@ -1154,6 +1211,9 @@ package nonisolated struct WireHello: Sendable {
 
   /// Requests WillTerminate instead of a suspension, and as soon as the client leaves the foreground.
   package var exitsOnSuspend: Bool = false
+
+  /// Requests a Wake with NETWORK_CHANGED when the machine has another network.
+  package var wantsNetworkChanges: Bool = false
 
   /// If this identifier has parked sockets and no process, requests their descriptors with Welcome. Otherwise
   /// they are closed. A process launched by the supervisor has them already.
@@ -2014,7 +2074,8 @@ package nonisolated struct WireWake: Sendable {
     /// a ping or the answer to one could not be sent, because the peer's receive window is full
     package var unanswerable: Bool = false
 
-    /// the kernel has given the connection up; with WAKE_REASON_PATH_LOST
+    /// With WAKE_REASON_PATH_LOST: the kernel has given the connection up, or it cannot work over the present network, as
+    /// the machine has no longer its local address, or (with NETWORK_CHANGED) no route to its peer.
     package var pathLost: Bool = false
 
     /// Datagrams that the kernel has dropped since the client fell asleep, most of them for lack of buffer
@@ -2388,6 +2449,22 @@ package nonisolated struct WireRelieveMemory: Sendable {
   package init() {}
 }
 
+/// Has the supervisor treat a client as if something had happened to the machine, to try the client with. Answered with
+/// Done, or with Error INVALID_ARGUMENT (the client has not asked for it) or ILLEGAL_STATE. Watchers see a "simulated".
+package nonisolated struct WireSimulate: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var identifier: String = String()
+
+  package var event: WireSimulatedEvent = .unspecified
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// Replaces the supervisor's program by the one that is now installed at its path. Answered with Error, and
 /// nothing changes, if that fails. If it succeeds, this connection ends, as those of administrators do when
 /// the worker is replaced, and Status shows another program_number. With the same number the worker has died
@@ -2574,7 +2651,44 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._warnings = newValue}
   }
 
+  package var sources: [WireSupervisorStatus.Source] {
+    get {_storage._sources}
+    set {_uniqueStorage()._sources = newValue}
+  }
+
+  /// 0: it does not run
+  package var monitorProcessID: UInt32 {
+    get {_storage._monitorProcessID}
+    set {_uniqueStorage()._monitorProcessID = newValue}
+  }
+
+  /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does.
+  package var alarmProblem: String {
+    get {_storage._alarmProblem}
+    set {_uniqueStorage()._alarmProblem = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// The sources of facts about the machine that clients need at present.
+  package nonisolated struct Source: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// "network", "power", "sleep", "users"
+    package var name: String = String()
+
+    /// it has reported
+    package var isAvailable: Bool = false
+
+    /// why it has not; empty if it has
+    package var reason: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
 
   package init() {}
 
@@ -2779,6 +2893,11 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._launchesInRow = newValue}
   }
 
+  package var wantsNetworkChanges: Bool {
+    get {_storage._wantsNetworkChanges}
+    set {_uniqueStorage()._wantsNetworkChanges = newValue}
+  }
+
   /// of its sockets with a profile, if there are any
   package var offload: WireOffloadCounters {
     get {_storage._offload ?? WireOffloadCounters()}
@@ -2972,6 +3091,10 @@ nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0")
 }
 
+nonisolated extension WireSimulatedEvent: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0SIMULATED_EVENT_UNSPECIFIED\0\u{1}SIMULATED_EVENT_NETWORK_CHANGE\0\u{1}SIMULATED_EVENT_SLEEP\0\u{1}SIMULATED_EVENT_UNLOCK\0")
+}
+
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CLIENT_STATE_UNSPECIFIED\0\u{1}CLIENT_STATE_NOT_RUNNING\0\u{1}CLIENT_STATE_INACTIVE\0\u{1}CLIENT_STATE_ACTIVE\0\u{1}CLIENT_STATE_BACKGROUND\0\u{1}CLIENT_STATE_SUSPENDING\0\u{1}CLIENT_STATE_SUSPENDED\0\u{1}CLIENT_STATE_TERMINATING\0\u{1}CLIENT_STATE_DORMANT\0\u{1}CLIENT_STATE_LAUNCHING\0")
 }
@@ -2982,7 +3105,7 @@ nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{2}\u{13}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3343,6 +3466,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .relieveMemory(v)
         }
       }()
+      case 42: try {
+        var v: WireSimulate?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .simulate(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .simulate(v)
+        }
+      }()
       case 60: try {
         var v: WireUpgrade?
         var hadOneofValue = false
@@ -3496,6 +3632,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
     case .relieveMemory?: try {
       guard case .relieveMemory(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 41)
+    }()
+    case .simulate?: try {
+      guard case .simulate(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
     }()
     case .upgrade?: try {
       guard case .upgrade(let v)? = self.body else { preconditionFailure() }
@@ -3848,7 +3988,7 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Hello"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0\u{3}wants_network_changes\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3864,6 +4004,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
       case 6: try { try decoder.decodeSingularBoolField(value: &self.wantsWakeWord) }()
       case 10: try { try decoder.decodeSingularBoolField(value: &self.exitsOnSuspend) }()
       case 11: try { try decoder.decodeSingularBoolField(value: &self.takesSocketsBack) }()
+      case 12: try { try decoder.decodeSingularBoolField(value: &self.wantsNetworkChanges) }()
       default: break
       }
     }
@@ -3898,6 +4039,9 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if self.takesSocketsBack != false {
       try visitor.visitSingularBoolField(value: self.takesSocketsBack, fieldNumber: 11)
     }
+    if self.wantsNetworkChanges != false {
+      try visitor.visitSingularBoolField(value: self.wantsNetworkChanges, fieldNumber: 12)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3909,6 +4053,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if lhs._launch != rhs._launch {return false}
     if lhs.wantsWakeWord != rhs.wantsWakeWord {return false}
     if lhs.exitsOnSuspend != rhs.exitsOnSuspend {return false}
+    if lhs.wantsNetworkChanges != rhs.wantsNetworkChanges {return false}
     if lhs.takesSocketsBack != rhs.takesSocketsBack {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
@@ -6118,6 +6263,41 @@ nonisolated extension WireRelieveMemory: SwiftProtobuf.Message, SwiftProtobuf._M
   }
 }
 
+nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Simulate"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}event\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.event) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    if self.event != .unspecified {
+      try visitor.visitSingularEnumField(value: self.event, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSimulate, rhs: WireSimulate) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.event != rhs.event {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Upgrade"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
@@ -6198,7 +6378,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -6224,6 +6404,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _launchBudgetMs: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
     var _warnings: [String] = []
+    var _sources: [WireSupervisorStatus.Source] = []
+    var _monitorProcessID: UInt32 = 0
+    var _alarmProblem: String = String()
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -6257,6 +6440,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _launchBudgetMs = source._launchBudgetMs
       _offload = source._offload
       _warnings = source._warnings
+      _sources = source._sources
+      _monitorProcessID = source._monitorProcessID
+      _alarmProblem = source._alarmProblem
     }
   }
 
@@ -6298,6 +6484,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 33: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchBudgetMs) }()
         case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         case 41: try { try decoder.decodeRepeatedStringField(value: &_storage._warnings) }()
+        case 42: try { try decoder.decodeRepeatedMessageField(value: &_storage._sources) }()
+        case 43: try { try decoder.decodeSingularUInt32Field(value: &_storage._monitorProcessID) }()
+        case 44: try { try decoder.decodeSingularStringField(value: &_storage._alarmProblem) }()
         default: break
         }
       }
@@ -6379,6 +6568,15 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._warnings.isEmpty {
         try visitor.visitRepeatedStringField(value: _storage._warnings, fieldNumber: 41)
       }
+      if !_storage._sources.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._sources, fieldNumber: 42)
+      }
+      if _storage._monitorProcessID != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._monitorProcessID, fieldNumber: 43)
+      }
+      if !_storage._alarmProblem.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._alarmProblem, fieldNumber: 44)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -6411,10 +6609,53 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._launchBudgetMs != rhs_storage._launchBudgetMs {return false}
         if _storage._offload != rhs_storage._offload {return false}
         if _storage._warnings != rhs_storage._warnings {return false}
+        if _storage._sources != rhs_storage._sources {return false}
+        if _storage._monitorProcessID != rhs_storage._monitorProcessID {return false}
+        if _storage._alarmProblem != rhs_storage._alarmProblem {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSupervisorStatus.Source: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireSupervisorStatus.protoMessageName + ".Source"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_available\0\u{1}reason\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isAvailable) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.reason) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if self.isAvailable != false {
+      try visitor.visitSingularBoolField(value: self.isAvailable, fieldNumber: 2)
+    }
+    if !self.reason.isEmpty {
+      try visitor.visitSingularStringField(value: self.reason, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSupervisorStatus.Source, rhs: WireSupervisorStatus.Source) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.isAvailable != rhs.isAvailable {return false}
+    if lhs.reason != rhs.reason {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6552,7 +6793,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{2}\u{4}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{2}\u{3}offload\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -6577,6 +6818,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _canLaunch: Bool = false
     var _stateBytes: UInt64 = 0
     var _launchesInRow: UInt64 = 0
+    var _wantsNetworkChanges: Bool = false
     var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -6610,6 +6852,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _canLaunch = source._canLaunch
       _stateBytes = source._stateBytes
       _launchesInRow = source._launchesInRow
+      _wantsNetworkChanges = source._wantsNetworkChanges
       _offload = source._offload
     }
   }
@@ -6651,6 +6894,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 24: try { try decoder.decodeSingularBoolField(value: &_storage._canLaunch) }()
         case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._stateBytes) }()
         case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchesInRow) }()
+        case 27: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
@@ -6730,6 +6974,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._launchesInRow != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._launchesInRow, fieldNumber: 26)
       }
+      if _storage._wantsNetworkChanges != false {
+        try visitor.visitSingularBoolField(value: _storage._wantsNetworkChanges, fieldNumber: 27)
+      }
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
@@ -6764,6 +7011,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._canLaunch != rhs_storage._canLaunch {return false}
         if _storage._stateBytes != rhs_storage._stateBytes {return false}
         if _storage._launchesInRow != rhs_storage._launchesInRow {return false}
+        if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
         if _storage._offload != rhs_storage._offload {return false}
         return true
       }

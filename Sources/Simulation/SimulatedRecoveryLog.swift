@@ -37,6 +37,7 @@ struct SimulatedRecoveryLog {
     private var gone = ClientStatistics.CounterWords(repeating: 0)
     private var pressedUntil: Instant?
     private var messageBeingReadOf: ClientID?
+    private var network: UInt64?
     private var clientGeneration: UInt32 = 0
     private var socketGeneration: UInt32 = 0
 
@@ -111,6 +112,7 @@ struct SimulatedRecoveryLog {
         snapshot.owners = owners.values.sorted { $0.number < $1.number }
         snapshot.gone = gone
         snapshot.pressedUntil = pressedUntil
+        snapshot.handledNetwork = network
         snapshot.clientGeneration = clientGeneration
         snapshot.socketGeneration = socketGeneration
         return snapshot
@@ -140,6 +142,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
     mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 
     mutating func store(messageBeingReadOf client: ClientID?) { messageBeingReadOf = client }
+    mutating func store(network: UInt64) { self.network = network == 0 ? nil : network }
 
     mutating func clear(_ client: ClientID) { rows[client] = nil }
 

@@ -75,6 +75,9 @@ package enum TraceFormat {
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
         case .fact(let fact): words(fact)
+        case .pathsInspected(let client, let broken):
+            "\(name(client)) was inspected: "
+                + broken.map { "\(name($0.token)) \($0.reason)" }.joined(separator: ", ")
         case .machineSlept(let total): "the machine has slept for \(words(total)) in all"
         case .stop: "the supervisor stops"
         case .timer: "the timer fires"
@@ -134,6 +137,7 @@ package enum TraceFormat {
         case .notify(let client, let notice): "notify \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
         case .armPastEnd(let token): "arm \(name(token)) for bytes only"
+        case .inspectPaths(let client): "inspect the sockets of \(name(client))"
         case .beginOffload(let token): "begin to offload \(name(token))"
         case .endOffload(let token): "stop offloading \(name(token))"
         case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")

@@ -30,6 +30,15 @@ extension SupervisorStatus {
             "stopping": .bool(isStopping),
             "memory_bytes": .unsigned(memoryBytes),
             "warnings": .array(warnings.map(JSON.string)),
+            "sources": .array(
+                sources.map {
+                    [
+                        "name": .string($0.name), "available": .bool($0.isAvailable),
+                        "reason": .string($0.reason),
+                    ]
+                }),
+            "monitor_process_id": monitorProcessID.map { .integer(Int64($0)) } ?? .null,
+            "alarm_problem": .string(alarmProblem),
         ]
     }
 }
@@ -87,6 +96,7 @@ extension ClientInfo {
             .init(name: "can_launch", value: .bool(canLaunch)),
             .init(name: "state_bytes", value: .count(stateBytes)),
             .init(name: "launches_in_row", value: .count(launchesInRow)),
+            .init(name: "wants_network_changes", value: .bool(wantsNetworkChanges)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
             .init(name: "offload", value: offload?.json ?? .null),

@@ -61,6 +61,11 @@ package enum Report {
             ("next timer", status.nextDeadline.map { "in " + Human.duration($0) } ?? "none"),
         ]
         if status.isStopping { facts.append(("stopping", "yes")) }
+        facts += status.sources.map { ($0.name, $0.isAvailable ? "known" : "unknown: \($0.reason)") }
+        if let monitor = status.monitorProcessID { facts.append(("monitor", "process \(monitor)")) }
+        if !status.alarmProblem.isEmpty {
+            facts.append(("alarm", "the machine does not wake for keep-alives: \(status.alarmProblem)"))
+        }
         facts += status.warnings.map { ("warning", $0) }
         var lines = aligned(facts, width: width, paint: paint)
         lines += counters(status.counters, width: width, paint: paint)
@@ -107,6 +112,7 @@ package enum Report {
             ),
         ]
         if client.isMediaActive { facts.append(("media", "active")) }
+        if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if let launch = client.launch {
             facts.append(("command", launch.arguments.joined(separator: " ")))
             facts.append(("directory", launch.directory))

@@ -115,6 +115,7 @@ extension Session {
             }
             if let news { handlers.wake(news) }
             if wake.reasons.contains(.keepAlive) { runKeepAliveHandler() }
+            if wake.reasons.contains(.networkChanged) { handlers.networkChanged?(wake.lostSockets) }
             handled(wake, connection)
         case .keepAlive:
             runKeepAliveHandler()

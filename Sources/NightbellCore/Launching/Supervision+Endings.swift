@@ -160,6 +160,7 @@ extension Supervision {
         actions.append(.trace(client, .becameDormant))
         resumeOffloading(client)
         watchBeginnings(client)
+        forgetLostPaths(of: client, into: &actions)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
         // An earlier reason, such as a failed launch.
         let reasons = clients[client.id].launches.reasons

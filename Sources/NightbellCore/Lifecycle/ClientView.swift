@@ -17,6 +17,7 @@ package struct ClientView: Sendable {
     package var mediaPlays: Bool
     /// It should be reachable, but only a request can wake or launch it.
     package var isOutOfReach: Bool
+    package var wantsNetworkChanges: Bool
     package var launches: Launches
     package var counters: Counters
 
@@ -34,6 +35,7 @@ package struct ClientView: Sendable {
         package var stateBytes: Int
         package var hibernates: Bool
         package var exitsOnSuspend: Bool
+        package var isWaitingForUnlock: Bool
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks and media.
@@ -119,7 +121,8 @@ extension Supervision {
         sockets.contains(token.id) && sockets[token.id].isStream
     }
 
-    private func launches(_ record: Client) -> ClientView.Launches {
+    private func launches(_ client: ClientID) -> ClientView.Launches {
+        let record = clients[client.id]
         var notBefore: Instant?
         if case .dormant(.waiting(let instant)) = record.lifecycle.stage { notBefore = instant }
         var until: Instant?
@@ -128,7 +131,8 @@ extension Supervision {
             isPossible: record.isLaunchable, reasons: record.launches.reasons, notBefore: notBefore,
             until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
-            hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend)
+            hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend,
+            isWaitingForUnlock: isWaitingForUnlock(client))
     }
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
@@ -150,6 +154,8 @@ extension Supervision {
             wakeLimitPolicy: record.wakeLimitPolicy)
         registration.isLaunchable = record.isLaunchable
         registration.exitsOnSuspend = record.exitsOnSuspend
+        registration.wantsNetworkChanges = record.wantsNetworkChanges
+        registration.waitsForUnlock = record.waitsForUnlock
         return registration
     }
 
@@ -159,6 +165,10 @@ extension Supervision {
 
     package func survives(_ token: SocketToken) -> Bool {
         sockets.contains(token.id) && sockets[token.id].survives
+    }
+
+    package func isRouted(_ token: SocketToken) -> Bool {
+        sockets.contains(token.id) && sockets[token.id].isRouted
     }
 
     package func tag(of token: SocketToken) -> SocketTag? {
@@ -191,6 +201,6 @@ extension Supervision {
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
             mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
-            launches: launches(record), counters: counters)
+            wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client), counters: counters)
     }
 }

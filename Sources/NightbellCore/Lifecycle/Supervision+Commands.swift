@@ -10,6 +10,9 @@ extension Supervision {
             case .suspend: suspendOnRequest(client, at: now)
             case .quit: quit(client, at: now, into: &actions)
             case .launch: launchOnRequest(client, at: now, into: &actions)
+            case .simulateNetworkChange: simulateNetworkChange(client, into: &actions)
+            case .simulateSleep: simulateSleep(client, at: now, into: &actions)
+            case .simulateUnlock: simulateUnlock(client, at: now, into: &actions)
             }
         actions.append(.commandAnswer(refusal, key))
     }

@@ -55,6 +55,7 @@ extension Supervision {
         let client = ClientID(clients.insert(new))
         owners[registration.identifier]?.client = client
         users[registration.user, default: UserUsage()].clients += 1
+        countWishes(of: client, 1)
         return client
     }
 
@@ -111,8 +112,10 @@ extension Supervision {
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
+        countWishes(of: client, -1)
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
             removeOffload(token, of: client)
+            if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }
             sockets.remove(token.id)
             actions.append(.close(token))
         }

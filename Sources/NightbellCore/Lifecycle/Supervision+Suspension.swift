@@ -30,7 +30,8 @@ extension Supervision {
             return false
         }
         return switch record.lifecycle.stage {
-        case .suspended, .dormant(.resting): true
+        case .suspended: true
+        case .dormant(.resting): record.launches.reasons.isEmpty
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
             false
         }

@@ -108,6 +108,16 @@ package struct Settings: Sendable, Equatable {
         package init() {}
     }
 
+    /// Sleep of the whole machine.
+    package struct Sleep: Sendable, Equatable {
+        /// Keep-alive handlers that would be due within this time run before the machine sleeps.
+        package var horizon: Duration = .seconds(300)
+        /// How long the machine's sleep is delayed for that at most. The machine permits 5 s, unless configured otherwise.
+        package var delay: Duration = .seconds(4)
+
+        package init() {}
+    }
+
     /// Measures when memory is short.
     package struct MemoryPressure: Sendable, Equatable {
         /// How many suspended clients are terminated each time, the largest first.
@@ -158,6 +168,7 @@ package struct Settings: Sendable, Equatable {
     package var wakes = Wakes()
     package var launches = Launches()
     package var memoryPressure = MemoryPressure()
+    package var sleep = Sleep()
     package var quotas = Quotas()
     /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's are. No
     /// configuration key.

@@ -20,10 +20,12 @@ struct ChangeSet: Sendable, Equatable {
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
     var hasPressure = false
+    /// Another network is handled.
+    var hasNetwork = false
 
     var isEmpty: Bool {
         clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
-            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure
+            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
     }
 
     mutating func removeAll() {
@@ -35,6 +37,7 @@ struct ChangeSet: Sendable, Equatable {
         ownerships.removeAll(keepingCapacity: true)
         endedOwnerships.removeAll(keepingCapacity: true)
         hasPressure = false
+        hasNetwork = false
     }
 }
 

@@ -18,6 +18,8 @@ package protocol RecoveryLog {
     mutating func store(pressedUntil: Instant)
     /// Stores the client that may be frozen, and of which a message is being read; nil: there is none.
     mutating func store(messageBeingReadOf client: ClientID?)
+    /// Stores the fingerprint of the network that is handled; 0: none.
+    mutating func store(network: UInt64)
     /// Removes the state of a client.
     mutating func clear(_ client: ClientID)
 
@@ -57,6 +59,8 @@ extension RecoveryLog {
         for client in changes.clients where supervision.contains(client) {
             store(supervision.row(of: client), supervision.statistics(of: client), of: client)
         }
+        // After the clients that have yet to be told of it.
+        if changes.hasNetwork { store(network: supervision.machine.handledNetwork ?? 0) }
         for token in changes.offloads {
             if let offload = supervision.offloadSnapshot(of: token) { store(offload, of: token) }
         }

@@ -159,7 +159,7 @@ extension Supervisor {
                 .message(
                     .restartNoted, from: client.id, RequestKey(connection: connection.key, request: request)))
         case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
-            .forgetClient, .relieveMemory, .upgrade, .reload:
+            .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
@@ -270,10 +270,12 @@ extension Supervisor {
         var registration = Registration(
             identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
         registration.exitsOnSuspend = hello.exitsOnSuspend
+        registration.wantsNetworkChanges = hello.wantsNetworkChanges
         if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
         {
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
             registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
+            registration.waitsForUnlock = declared.waitsForUnlock
         }
         return .success(registration)
     }
@@ -354,7 +356,7 @@ extension ClientMessage {
         case .hibernate:
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
-            .quitClient, .launchClient, .forgetClient, .relieveMemory, .upgrade, .reload:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             preconditionFailure("these have paths of their own")
         }
     }

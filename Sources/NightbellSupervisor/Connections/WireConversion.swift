@@ -247,6 +247,10 @@ extension WireError {
                 (.cannotLaunch, "the supervisor does not know, or may not, start this program")
             case .stateTooLarge(let limit):
                 (.stateTooLarge, "the state has more than \(limit) bytes")
+            case .networkChangesNotWanted:
+                (.invalidArgument, "the client has not asked to be told of other networks")
+            case .noKeepAlive:
+                (.illegalState, "the client has no keep-alive timeout, or is in the foreground")
             case .noSuchClient:
                 (.noSuchClient, "no running client that you may see has this identifier")
             }

@@ -32,6 +32,7 @@ final class Journal {
         static let gone = 8
         /// Follows the counters of clients that are gone.
         static let pressedUntil = gone + ClientStatistics.counterCount
+        static let network = pressedUntil + 1
     }
 
     private enum Plain {
@@ -140,6 +141,8 @@ final class Journal {
         if pressedUntil != 0 {
             snapshot.pressedUntil = Instant(nanoseconds: Int64(bitPattern: pressedUntil))
         }
+        let network = sharedState.general(General.network)
+        snapshot.handledNetwork = network == 0 ? nil : network
         snapshot.clientGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.clientGeneration))
         snapshot.socketGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.socketGeneration))
         return snapshot
@@ -248,6 +251,12 @@ extension Journal: RecoveryLog {
 
     func store(messageBeingReadOf client: ClientID?) {
         sharedState.setGeneral(General.messageBeingRead, to: client?.rawValue ?? 0)
+    }
+
+    func store(network: UInt64) {
+        FaultInjection.point("before the network is stored")
+        sharedState.setGeneral(General.network, to: network)
+        FaultInjection.point("after the network is stored")
     }
 
     func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }

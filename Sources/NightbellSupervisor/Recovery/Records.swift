@@ -66,6 +66,7 @@ struct SocketRecordBytes {
         record.index = UInt32(socket.index)
         record.survives = socket.survives
         record.name = name
+        record.isRouted = socket.isRouted
         return record.bytes
     }
 
@@ -86,7 +87,8 @@ struct SocketRecordBytes {
         }
         socket = RecoverySnapshot.Socket(
             token: SocketToken(rawValue: key.id), owner: ClientID(rawValue: stored.owner), tag: tag,
-            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives)
+            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives,
+            isRouted: stored.isRouted)
         name = stored.name
     }
 }

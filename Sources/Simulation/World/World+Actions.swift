@@ -40,6 +40,9 @@ extension World {
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
+        case .inspectPaths(let id):
+            mix(21, id.rawValue)
+            inspectPaths(id)
         case .armPastEnd(let token):
             mix(19, token.rawValue)
             armPastEnd(token)
@@ -177,6 +180,7 @@ extension World {
         let socket = SimulatedSocket(
             token, of: client, isStream: offer.isStream, survives: offer.survives,
             isDevice: offer.tag == .device, hasProfile: offer.hasProfile)
+        socket.address = offer.isRouted ? machine.address : nil
         // It may have been readable before it was handed over.
         if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
         if offer.hasProfile { giveTerms(socket) }

@@ -137,7 +137,8 @@ extension World {
             return offer.profileRefusal == refusal
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
             .timeoutTooLong,
-            .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge:
+            .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
+            .networkChangesNotWanted, .noKeepAlive:
             return false
         }
     }
@@ -174,6 +175,8 @@ extension World {
         guard let client = asked.client else { return .noSuchClient }
         switch command {
         case .quit: return nil
+        case .simulateNetworkChange, .simulateSleep, .simulateUnlock:
+            return refusalOfSimulated(command, client)
         case .wake, .launch: return client.state == .terminating ? .illegalState(.terminating) : nil
         case .suspend:
             if core.isStopping { return .shuttingDown }

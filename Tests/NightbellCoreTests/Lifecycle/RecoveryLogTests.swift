@@ -13,6 +13,7 @@ struct RecoveryLogTests {
             case offload
             case gone
             case pressed
+            case network(UInt64)
             case cleared
             case client(RecoverySnapshot.Presence)
             case clientUpdate(RecoverySnapshot.Presence)
@@ -43,6 +44,7 @@ struct RecoveryLogTests {
         mutating func store(gone: ClientStatistics.CounterWords) { entries.append(.gone) }
         mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
         mutating func store(messageBeingReadOf client: ClientID?) { entries.append(.reading(client)) }
+        mutating func store(network: UInt64) { entries.append(.network(network)) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
         mutating func put(_ record: ClientRecord, of client: ClientID) {
             entries.append(.client(record.presence))
