@@ -108,7 +108,8 @@ public struct Administration: ~Copyable {
 
     /// Has the supervisor treat a client as if something had happened to the machine, to try the client with.
     ///
-    /// - Throws: ``NightbellError/Code/invalidArgument`` if the client has not asked to be told of other networks;
+    /// - Throws: ``NightbellError/Code/modeRequired`` if the client has not declared the mode that this needs;
+    ///   ``NightbellError/Code/invalidArgument`` if the client has not asked to be told of other networks;
     ///   ``NightbellError/Code/illegalState`` if nothing follows from the event now.
     public mutating func simulate(_ event: SimulatedEvent, _ identifier: String) throws(NightbellError) {
         var message = WireSimulate()
@@ -118,6 +119,8 @@ public struct Administration: ~Copyable {
             case .networkChange: .networkChange
             case .sleep: .sleep
             case .unlock: .unlock
+            case .fetch: .fetch
+            case .fetchLaunch: .fetchLaunch
             }
         try connection.expectDone(.simulate(message), "Simulate")
     }

@@ -79,6 +79,7 @@ extension ClientInfo {
         stateBytes = Int(clamping: wire.stateBytes)
         launchesInRow = Int(clamping: wire.launchesInRow)
         wantsNetworkChanges = wire.wantsNetworkChanges
+        fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
     }
 }
 
@@ -113,6 +114,24 @@ extension ClientInfo.Socket {
         survives = wire.survives
         receiveBuffer = Int(wire.receiveBuffer)
         dropped = Int(clamping: wire.dropped)
+    }
+}
+
+extension ClientInfo.Fetch {
+    init(_ wire: WireClientInfo.Fetch) {
+        minimumInterval =
+            switch wire.minimumIntervalMs {
+            case ..<0: .never
+            case 0: .minimum
+            default: .atLeast(.milliseconds(wire.minimumIntervalMs))
+            }
+        score = Int(wire.score)
+        next = wire.nextInMs == 0 ? nil : .milliseconds(Int64(clamping: wire.nextInMs))
+        isRunning = wire.isFetching
+        lastAgo = wire.lastAgoMs == 0 ? nil : .milliseconds(Int64(clamping: wire.lastAgoMs))
+        observedDays = Int(wire.observedDays)
+        usualHours = wire.usualHours.map(Int.init)
+        unfinishedInRow = Int(wire.unfinishedInRow)
     }
 }
 

@@ -71,6 +71,10 @@ public enum SimulatedEvent: String, Sendable, Hashable, CaseIterable {
     case sleep
     /// The home of the client's user is there: it is launched, if it has waited for that.
     case unlock
+    /// It is a good moment to fetch, for a client that runs in the background or sleeps.
+    case fetch
+    /// The same for a dormant client, which is launched.
+    case fetchLaunch = "fetch-launch"
 }
 
 /// The result of reading the configuration and the manifests again: a line of text for each item.
@@ -159,6 +163,23 @@ public struct ClientInfo: Sendable, Hashable {
         public var environment: [String: String]
     }
 
+    /// A client's fetches.
+    public struct Fetch: Sendable, Hashable {
+        public var minimumInterval: FetchInterval
+        /// From 0 to 100: quick fetches raise it, slow, failed and unfinished ones lower it.
+        public var score: Int
+        /// Until the end of the planned window; nil: none is planned.
+        public var next: Duration?
+        public var isRunning: Bool
+        /// Since the last one began; nil: there was none.
+        public var lastAgo: Duration?
+        /// From three on, the usual hours count.
+        public var observedDays: Int
+        /// Hours of today, local time, in which the client is usually brought to the foreground.
+        public var usualHours: [Int]
+        public var unfinishedInRow: Int
+    }
+
     public var identifier: String
     public var clientID: String
     public var processID: Int32
@@ -198,6 +219,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var launchesInRow: Int
     /// Whether it is woken when the machine has another network.
     public var wantsNetworkChanges: Bool
+    /// Its fetches; nil: it has never asked for any.
+    public var fetch: Fetch?
 }
 
 /// Something that happened to a client.

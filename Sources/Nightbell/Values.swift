@@ -168,6 +168,8 @@ public struct Wake: Sendable, Hashable {
     /// The supervisor's worker died and did not record whether this wake was sent. The library delivers each
     /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
+    /// The time for the fetch; zero without ``WakeReasons/fetch``.
+    package var fetchBudget: Duration = .zero
 
     package init(
         id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration,

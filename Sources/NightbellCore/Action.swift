@@ -34,6 +34,8 @@ package enum Refusal: Sendable, Hashable {
     case networkChangesNotWanted
     /// It has no keep-alive timeout, or is in the foreground.
     case noKeepAlive
+    /// No fetch is going on that this wake told the client of.
+    case noFetch
 }
 
 /// The result of a client's request.
@@ -94,6 +96,8 @@ package struct Wake: Sendable, Equatable {
     package var asleepFor: Duration
     /// A previous process decided it and may have delivered it already.
     package var isRepeated = false
+    /// The time for the fetch that it tells of; nil: it tells of none.
+    package var fetchBudget: Duration?
 }
 
 /// A message of the supervisor to a client that is no answer to a request.
@@ -119,6 +123,8 @@ package enum TerminationReason: UInt8, Sendable, Hashable {
     case exitsOnSuspend = 6
     /// It was launched, and did not identify itself in time.
     case launchOverran = 7
+    /// It did not complete a fetch in time.
+    case fetchOverran = 8
 }
 
 extension TerminationReason {
@@ -126,7 +132,8 @@ extension TerminationReason {
     var isInSleep: Bool {
         switch self {
         case .memoryPressure, .hibernation: true
-        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran: false
+        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran, .fetchOverran:
+            false
         }
     }
 }
@@ -139,6 +146,7 @@ package enum Step: Sendable, Hashable, CaseIterable {
     case backgroundTasks
     case termination
     case launch
+    case fetch
 }
 
 /// An event for the supervisor's observers. It is cheap to make, because it contains no text.
@@ -174,6 +182,8 @@ package enum Trace: Sendable, Equatable {
     case outOfReach
     /// It is launched although nothing can tell whether its user's home is there.
     case unlockUnknown
+    /// nil: it was not completed.
+    case fetchEnded(FetchResult?)
     /// An administrator has asked for what follows.
     case simulated(Command)
 }

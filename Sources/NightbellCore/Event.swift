@@ -87,12 +87,15 @@ package enum ClientMessage: Sendable {
     case enterForeground
     case setKeepAliveTimeout(Duration)
     case clearKeepAliveTimeout
+    case setMinimumFetchInterval(FetchInterval)
     case beginBackgroundTask(name: String)
     case endBackgroundTask(UInt64)
     case backgroundTimeRemaining
     case mediaActivity
     case readyToSuspend(epoch: UInt64, notIdle: [SocketToken])
     case wakeDone(wakeID: UInt64)
+    /// It has finished the fetch that this wake told it of.
+    case fetchDone(wakeID: UInt64, FetchResult)
     /// Save this many bytes for the client's next launch; with 0, drop the saved state.
     case saveState(byteCount: Int)
     /// Terminate it instead of suspending it, once it is ready for that.
@@ -113,6 +116,10 @@ package enum Command: Sendable, Hashable, CaseIterable {
     case simulateSleep
     /// … or the client's user had unlocked it.
     case simulateUnlock
+    /// Act as if the moment for a fetch had come …
+    case simulateFetch
+    /// … for a client that has to be launched for it.
+    case simulateFetchLaunch
 }
 
 /// How a process has ended.

@@ -113,6 +113,20 @@ package enum Mutation: String, Sendable, CaseIterable {
     case suspendsInSetUp
     /// A client that asked to be terminated instead of suspended is suspended.
     case suspendsHibernators
+    /// A client is fetched as often as possible, whatever interval it asked for.
+    case ignoresFetchInterval
+    /// A client in the foreground is fetched.
+    case fetchesInForeground
+    /// Fetches begin without a network.
+    case fetchesOffline
+    /// A client is suspended while it fetches.
+    case suspendsWhileFetching
+    /// A client that does not complete a fetch goes on.
+    case permitsEndlessFetches
+    /// The completion of a fetch that was never begun is accepted.
+    case believesAnyFetch
+    /// A client that has failed is not kept for its next fetch.
+    case forgetsFetchers
     /// A repeated request is carried out again.
     case repeatsRequests
     /// The reported end of a stream is not persisted …
@@ -163,6 +177,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case launchesLocked
     /// … or not once it is there.
     case forgetsUnlocked
+    /// … and fetches are forgotten.
+    case restoresWithoutFetches
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

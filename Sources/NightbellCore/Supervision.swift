@@ -17,6 +17,10 @@ package struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
+    /// What is known of the fetches of each identifier, and when the next ones are due.
+    package internal(set) var fetches: FetchScheduler
+    /// The fetches that are going on, by the client's slot.
+    var fetchRuns = SideTable<FetchRun>()
     /// The scheduler of the pings of sockets with a suspended owner.
     var pings: PingScheduler
     /// The offloaded sockets of each client that has any, by the client's slot.
@@ -66,6 +70,7 @@ package struct Supervision: Sendable, Equatable {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
         pings = PingScheduler(settings)
+        fetches = FetchScheduler(settings.fetch)
     }
 
     /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
@@ -84,7 +89,8 @@ package struct Supervision: Sendable, Equatable {
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
         let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map { $0 - machineSlept }
-        return earlier(earlier(earlier(own, launchDeadline), elapsing), machine.sleepPreparation?.until)
+        let prepared = earlier(machine.sleepPreparation?.until, fetchDeadline)
+        return earlier(earlier(earlier(own, launchDeadline), elapsing), prepared)
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
@@ -206,6 +212,8 @@ package struct Supervision: Sendable, Equatable {
     /// and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
+        // Before the keep-alives, which run along with any wake.
+        if !isStopping { runFetches(at: now, into: &actions) }
         prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
@@ -257,6 +265,7 @@ package struct Supervision: Sendable, Equatable {
         guard previous != state else { return }
         clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: state)))
+        noteForFetch(client, from: previous, to: state, at: now)
     }
 
     /// Counts an event of a client.
@@ -284,13 +293,17 @@ package struct Supervision: Sendable, Equatable {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
+            let isHeld = isFetching(client) && !mutated(.suspendsWhileFetching)
+            let holds =
+                isHeld
+                || clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
             if background.isIdle(at: now), !holds, !isStopping, endOfSetUp(client, at: now) == nil {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }
         let own = clients[client.id].nextDeadline(settings.budgets)
-        deadlines.set(client.slot, to: earlier(own, endOfSetUp(client, at: now)))
+        let endOfFetch = isFetching(client) ? fetchRuns[client.slot].until : nil
+        deadlines.set(client.slot, to: earlier(earlier(own, endOfFetch), endOfSetUp(client, at: now)))
         touch(client)
     }
 }

@@ -33,6 +33,7 @@ extension Supervisor {
     func finish() {
         phase = .stopped
         logWhatWasHeldBack()
+        writeFetches()
         durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }

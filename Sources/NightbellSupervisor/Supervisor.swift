@@ -58,6 +58,7 @@ public actor Supervisor {
     private var alarm = MachineAlarm()
     /// Clients with sockets that are being inspected, because of a change of the network.
     var pathInspections: [ClientID: PathInspectionProgress] = [:]
+    var fetchCare = FetchCare()
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
@@ -211,6 +212,7 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = connections.silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
+        if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
@@ -267,6 +269,7 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
+        lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
         superviseMonitor()

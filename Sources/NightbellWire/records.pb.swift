@@ -318,6 +318,101 @@ package nonisolated struct StoredOwner: Sendable {
   package init() {}
 }
 
+/// The fetches of a client, by the number of the owner's record.
+package nonisolated struct StoredFetch: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0: as short as possible; negative: never
+  package var intervalNs: Int64 = 0
+
+  package var habit: Data = Data()
+
+  package var score: UInt32 = 0
+
+  package var overruns: UInt32 = 0
+
+  /// Elapsed time; in the file, time since 1970 (UTC).
+  package var lastFetchNs: Int64 {
+    get {_lastFetchNs ?? 0}
+    set {_lastFetchNs = newValue}
+  }
+  /// Returns true if `lastFetchNs` has been explicitly set.
+  package var hasLastFetchNs: Bool {self._lastFetchNs != nil}
+  /// Clears the value of `lastFetchNs`. Subsequent reads from it will return its default value.
+  package mutating func clearLastFetchNs() {self._lastFetchNs = nil}
+
+  package var leftForegroundNs: Int64 = 0
+
+  package var lastOpeningNs: Int64 {
+    get {_lastOpeningNs ?? 0}
+    set {_lastOpeningNs = newValue}
+  }
+  /// Returns true if `lastOpeningNs` has been explicitly set.
+  package var hasLastOpeningNs: Bool {self._lastOpeningNs != nil}
+  /// Clears the value of `lastOpeningNs`. Subsequent reads from it will return its default value.
+  package mutating func clearLastOpeningNs() {self._lastOpeningNs = nil}
+
+  package var day: Int32 = 0
+
+  package var fetchesOnDay: UInt32 = 0
+
+  package var run: StoredFetch.Run {
+    get {_run ?? StoredFetch.Run()}
+    set {_run = newValue}
+  }
+  /// Returns true if `run` has been explicitly set.
+  package var hasRun: Bool {self._run != nil}
+  /// Clears the value of `run`. Subsequent reads from it will return its default value.
+  package mutating func clearRun() {self._run = nil}
+
+  /// in the file only, as the next one
+  package var identifier: String = String()
+
+  package var user: UInt32 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Run: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var wake: UInt64 = 0
+
+    package var beganNs: Int64 = 0
+
+    package var untilNs: Int64 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+
+  fileprivate var _lastFetchNs: Int64? = nil
+  fileprivate var _lastOpeningNs: Int64? = nil
+  fileprivate var _run: StoredFetch.Run? = nil
+}
+
+/// The file `fetches`: the fetches of all clients that have asked for some.
+package nonisolated struct StoredFetches: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var fetches: [StoredFetch] = []
+
+  /// true: the last field that is written
+  package var isWhole: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 package nonisolated struct StoredProcessIdentity: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -995,6 +1090,170 @@ nonisolated extension StoredOwner: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.givenUp != rhs.givenUp {return false}
     if lhs.isQuit != rhs.isQuit {return false}
     if lhs.identifier != rhs.identifier {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Fetch"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ns\0\u{1}habit\0\u{1}score\0\u{1}overruns\0\u{3}last_fetch_ns\0\u{3}left_foreground_ns\0\u{3}last_opening_ns\0\u{1}day\0\u{3}fetches_on_day\0\u{1}run\0\u{1}identifier\0\u{1}user\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.intervalNs) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.habit) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.score) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.overruns) }()
+      case 5: try { try decoder.decodeSingularInt64Field(value: &self._lastFetchNs) }()
+      case 6: try { try decoder.decodeSingularInt64Field(value: &self.leftForegroundNs) }()
+      case 7: try { try decoder.decodeSingularInt64Field(value: &self._lastOpeningNs) }()
+      case 8: try { try decoder.decodeSingularSInt32Field(value: &self.day) }()
+      case 9: try { try decoder.decodeSingularUInt32Field(value: &self.fetchesOnDay) }()
+      case 10: try { try decoder.decodeSingularMessageField(value: &self._run) }()
+      case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 12: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.intervalNs != 0 {
+      try visitor.visitSingularSInt64Field(value: self.intervalNs, fieldNumber: 1)
+    }
+    if !self.habit.isEmpty {
+      try visitor.visitSingularBytesField(value: self.habit, fieldNumber: 2)
+    }
+    if self.score != 0 {
+      try visitor.visitSingularUInt32Field(value: self.score, fieldNumber: 3)
+    }
+    if self.overruns != 0 {
+      try visitor.visitSingularUInt32Field(value: self.overruns, fieldNumber: 4)
+    }
+    try { if let v = self._lastFetchNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 5)
+    } }()
+    if self.leftForegroundNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.leftForegroundNs, fieldNumber: 6)
+    }
+    try { if let v = self._lastOpeningNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 7)
+    } }()
+    if self.day != 0 {
+      try visitor.visitSingularSInt32Field(value: self.day, fieldNumber: 8)
+    }
+    if self.fetchesOnDay != 0 {
+      try visitor.visitSingularUInt32Field(value: self.fetchesOnDay, fieldNumber: 9)
+    }
+    try { if let v = self._run {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    } }()
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 11)
+    }
+    if self.user != 0 {
+      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 12)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetch, rhs: StoredFetch) -> Bool {
+    if lhs.intervalNs != rhs.intervalNs {return false}
+    if lhs.habit != rhs.habit {return false}
+    if lhs.score != rhs.score {return false}
+    if lhs.overruns != rhs.overruns {return false}
+    if lhs._lastFetchNs != rhs._lastFetchNs {return false}
+    if lhs.leftForegroundNs != rhs.leftForegroundNs {return false}
+    if lhs._lastOpeningNs != rhs._lastOpeningNs {return false}
+    if lhs.day != rhs.day {return false}
+    if lhs.fetchesOnDay != rhs.fetchesOnDay {return false}
+    if lhs._run != rhs._run {return false}
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.user != rhs.user {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetch.Run: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredFetch.protoMessageName + ".Run"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wake\0\u{3}began_ns\0\u{3}until_ns\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.wake) }()
+      case 2: try { try decoder.decodeSingularInt64Field(value: &self.beganNs) }()
+      case 3: try { try decoder.decodeSingularInt64Field(value: &self.untilNs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.wake != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wake, fieldNumber: 1)
+    }
+    if self.beganNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.beganNs, fieldNumber: 2)
+    }
+    if self.untilNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.untilNs, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetch.Run, rhs: StoredFetch.Run) -> Bool {
+    if lhs.wake != rhs.wake {return false}
+    if lhs.beganNs != rhs.beganNs {return false}
+    if lhs.untilNs != rhs.untilNs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetches: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Fetches"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}fetches\0\u{3}is_whole\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.fetches) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isWhole) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.fetches.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.fetches, fieldNumber: 1)
+    }
+    if self.isWhole != false {
+      try visitor.visitSingularBoolField(value: self.isWhole, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetches, rhs: StoredFetches) -> Bool {
+    if lhs.fetches != rhs.fetches {return false}
+    if lhs.isWhole != rhs.isWhole {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

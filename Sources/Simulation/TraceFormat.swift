@@ -96,6 +96,8 @@ package enum TraceFormat {
         case .sleepImminent(let isDelayed):
             "the machine is about to sleep" + (isDelayed ? " and waits" : "")
         case .resumed: "the machine is awake"
+        case .wallClock(let offset): "local time is elapsed time plus \(words(offset))"
+        case .shortage(let isShort): isShort ? "memory or processors are short" : "there is no shortage"
         case .unlocked(.unknown): "unlocked users are unknown"
         case .unlocked(.unavailable): "unlocked users cannot be known"
         case .unlocked(.known(let users)): "unlocked users: \(users.sorted())"
@@ -111,6 +113,8 @@ package enum TraceFormat {
         case .enterForeground: "enterForeground"
         case .setKeepAliveTimeout(let timeout): "setKeepAliveTimeout \(words(timeout))"
         case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
+        case .setMinimumFetchInterval(let interval): "setMinimumFetchInterval \(interval)"
+        case .fetchDone(let wakeID, let result): "fetchDone \(wakeID): \(result)"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"

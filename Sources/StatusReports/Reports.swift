@@ -111,6 +111,7 @@ package enum Report {
                 client.backgroundTasks.isEmpty ? "none" : client.backgroundTasks.joined(separator: ", ")
             ),
         ]
+        if let fetch = client.fetch { facts.append(("fetch", fetchSentence(fetch))) }
         if client.isMediaActive { facts.append(("media", "active")) }
         if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if let launch = client.launch {
@@ -230,6 +231,23 @@ package enum Report {
         let connection =
             client.suspension.isEmpty ? "not connected" : "connected for \(Human.duration(client.connected))"
         return "\(process) uid \(client.uid), \(connection)"
+    }
+
+    private static func fetchSentence(_ fetch: ClientInfo.Fetch) -> String {
+        var parts: [String]
+        switch fetch.minimumInterval {
+        case .never: parts = ["never"]
+        case .minimum: parts = ["as often as possible"]
+        case .atLeast(let interval): parts = ["at most every \(Human.duration(interval))"]
+        }
+        parts.append("score \(fetch.score) of 100")
+        if fetch.isRunning { parts.append("under way") }
+        if let next = fetch.next { parts.append("next within \(Human.duration(next))") }
+        if let last = fetch.lastAgo { parts.append("last \(Human.duration(last)) ago") }
+        if fetch.unfinishedInRow > 0 { parts.append("\(fetch.unfinishedInRow) not completed in a row") }
+        let hours = fetch.usualHours.map { "\($0)h" }.joined(separator: ", ")
+        if !hours.isEmpty { parts.append("usually opened at \(hours)") }
+        return parts.joined(separator: ", ")
     }
 
     private static func keepAliveSentence(_ client: ClientInfo) -> String {

@@ -141,7 +141,7 @@ import Testing
         let raw = file.rawValue
         var wrong: UInt64 = 0x6e62_6c65_6467_65ff
         pwrite(raw, &wrong, 8, 0)
-        let call = "read shared state of version 255 (this program knows 4)"
+        let call = "read shared state of version 255 (this program knows 5)"
         #expect(throws: SystemError(code: EPROTO, call: call)) { _ = try SharedStateTable(mapping: raw) }
         wrong = 1
         pwrite(raw, &wrong, 8, 0)

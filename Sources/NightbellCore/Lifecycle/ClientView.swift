@@ -19,7 +19,19 @@ package struct ClientView: Sendable {
     package var isOutOfReach: Bool
     package var wantsNetworkChanges: Bool
     package var launches: Launches
+    /// nil: it has never asked for fetches.
+    package var fetch: Fetch?
     package var counters: Counters
+
+    /// A client's fetches.
+    package struct Fetch: Sendable {
+        package var state: FetchState
+        /// In elapsed time.
+        package var window: Window?
+        package var isRunning: Bool
+        /// The hours of today in which it is usually brought to the foreground.
+        package var usualHours: [Int]
+    }
 
     /// The launch state of a client.
     package struct Launches: Sendable, Equatable {
@@ -201,6 +213,17 @@ extension Supervision {
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
             mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
-            wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client), counters: counters)
+            wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
+            fetch: fetch(record, client, at: now), counters: counters)
+    }
+
+    private func fetch(_ record: Client, _ client: ClientID, at now: Instant) -> ClientView.Fetch? {
+        guard let state = fetches.state(at: record.owner) else { return nil }
+        let hours = fetches.clock.map { clock in
+            state.habit.usualHours(on: clock.local(elapsed(at: now)).day, atMost: 6).sorted()
+        }
+        return ClientView.Fetch(
+            state: state, window: fetches.window(at: record.owner), isRunning: isFetching(client),
+            usualHours: hours ?? [])
     }
 }

@@ -13,6 +13,8 @@ extension Supervision {
             case .simulateNetworkChange: simulateNetworkChange(client, into: &actions)
             case .simulateSleep: simulateSleep(client, at: now, into: &actions)
             case .simulateUnlock: simulateUnlock(client, at: now, into: &actions)
+            case .simulateFetch: fetchOnRequest(client, at: now, into: &actions)
+            case .simulateFetchLaunch: launchForFetchOnRequest(client, at: now, into: &actions)
             }
         actions.append(.commandAnswer(refusal, key))
     }
@@ -35,6 +37,7 @@ extension Supervision {
         switch clients[client.id].lifecycle.stage {
         case .background:
             guard !mutated(.refusesSuspension), !clients[client.id].assertions.holds(at: now),
+                !isFetching(client),
                 clients[client.id].lifecycle.endLinger()
             else { return .illegalState(.background) }
             clients[client.id].launches.isInBackground = false
@@ -93,6 +96,7 @@ extension Supervision {
     mutating func notifyTermination(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
+        abandonFetch(client, at: now, into: &actions)
         let budget = settings.budgets.termination
         advance(client, at: now, into: &actions) { $0.notifyTermination(reason, until: now + budget) }
         scheduleKeepAlive(client)
@@ -105,6 +109,7 @@ extension Supervision {
     ) {
         // A client that does not run again has vouched for its sockets: their pings continue while it dies, and after.
         if !reason.isInSleep { endOffloads(client, into: &actions) }
+        abandonFetch(client, at: now, into: &actions)
         advance(client, at: now, into: &actions) { $0.kill(reason) }
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))

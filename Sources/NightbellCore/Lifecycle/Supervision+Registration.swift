@@ -89,6 +89,7 @@ extension Supervision {
             guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
             let identifier = owners.identifier(at: oldest.place)
             recordEndOfOwnership(owner.number)
+            fetches.remove(oldest.place)
             owners[identifier] = nil
             users[user]?.identifiers -= 1
             return changes.ownerships.append(identifier)
@@ -110,6 +111,7 @@ extension Supervision {
 
     /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        abandonFetch(client, at: now, into: &actions)
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
         countWishes(of: client, -1)
@@ -184,6 +186,7 @@ extension Supervision {
             forget(client, at: now, into: &actions)
         }
         recordEndOfOwnership(owner.number)
+        if let place = owners.place(of: identifier) { fetches.remove(place) }
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
         changes.ownerships.append(identifier)

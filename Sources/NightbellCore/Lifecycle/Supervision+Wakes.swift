@@ -13,6 +13,7 @@ extension Supervision {
         case .notRunning, .terminating:
             return  // no process to wake
         case .dormant:
+            if reasons.contains(.fetch) { noteLaunchForFetch(client, at: now) }
             // All traffic until it runs counts as one wake.
             if !clients[client.id].launches.reasons.contains(.socket) {
                 noteTraffic(client, reasons, at: now, into: &actions)
@@ -38,6 +39,7 @@ extension Supervision {
             advance(client, at: now, into: &actions) { $0.wake(open) }
         }
         clients[client.id].lastWakeID = wakeID
+        if reasons.contains(.fetch) { beginFetch(client, at: now) }
         // Kept after delivery: the next supervisor process may have to repeat it.
         guard isNew else { return clients[client.id].lastWakeReasons.formUnion(reasons) }
         clients[client.id].lastWakeReasons = reasons
@@ -123,7 +125,8 @@ extension Supervision {
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
             sockets: start..<actions.firedSockets.count, budget: wakeBudget,
-            asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated)
+            asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
+            fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil)
         actions.append(.notify(client, .wake(wake)))
         actions.append(.trace(client, .woken(reasons)))
     }

@@ -8,6 +8,8 @@ package struct MachineState: Sendable, Equatable {
     package internal(set) var isOnBattery: Bool?
     /// The machine is about to sleep.
     package internal(set) var isSleepImminent = false
+    /// Memory or processors are short.
+    package internal(set) var isShort = false
     package internal(set) var unlockedUsers = Knowledge<Set<UserID>>.unknown
     /// The clients that have to finish something before the machine sleeps.
     var sleepPreparation: SleepPreparation?
@@ -77,9 +79,14 @@ extension Supervision {
             machine.isSleepImminent = false
             machine.preparesForSleep = false
             machine.sleepPreparation = nil
+        case .wallClock(let offset):
+            fetches.change(WallClock(offset: offset), at: elapsed(at: now))
+        case .shortage(let isShort):
+            machine.isShort = isShort
         case .unlocked(let users):
             machine.unlockedUsers = users
             launchUnlocked(at: now, into: &actions)
         }
+        permitFetches(at: now)
     }
 }

@@ -51,6 +51,10 @@ package struct Settings: Sendable, Equatable {
         package var slack: Duration = .seconds(120)
         /// How long data counts as fresh after a fetch.
         package var fresh: Duration = .seconds(1_800)
+        /// Fetches wait while processes have waited for a processor for this share of the last ten seconds, in percent …
+        package var processorPressure: Int = 60
+        /// … or for memory.
+        package var memoryPressure: Int = 10
 
         package init() {}
     }

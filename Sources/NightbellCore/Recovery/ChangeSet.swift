@@ -16,6 +16,8 @@ struct ChangeSet: Sendable, Equatable {
     var offloads: [SocketToken] = []
     /// Identifiers with a changed owner or quit state.
     var ownerships: [ClientIdentifier] = []
+    /// The places of identifiers with a changed record of their fetches.
+    var fetches: [UInt32] = []
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
@@ -25,7 +27,7 @@ struct ChangeSet: Sendable, Equatable {
 
     var isEmpty: Bool {
         clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
-            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
+            && ownerships.isEmpty && fetches.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
     }
 
     mutating func removeAll() {
@@ -35,6 +37,7 @@ struct ChangeSet: Sendable, Equatable {
         ends.removeAll(keepingCapacity: true)
         offloads.removeAll(keepingCapacity: true)
         ownerships.removeAll(keepingCapacity: true)
+        fetches.removeAll(keepingCapacity: true)
         endedOwnerships.removeAll(keepingCapacity: true)
         hasPressure = false
         hasNetwork = false
@@ -77,10 +80,18 @@ extension Supervision {
         if notesChanges { changes.endedOwnerships.append(number) }
     }
 
+    /// Noted even if nothing else is.
+    mutating func recordFetch(of client: ClientID) {
+        changes.fetches.append(clients[client.id].owner)
+    }
+
     // MARK: Persisting
 
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
     package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
+
+    /// The places of identifiers with a changed record of their fetches. They are noted even if nothing else is.
+    package var changedFetches: [UInt32] { changes.fetches }
 
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.
     package mutating func persistChanges(in log: inout some RecoveryLog) {

@@ -38,6 +38,9 @@ package protocol RecoveryLog {
     mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID)
     mutating func put(_ owner: RecoverySnapshot.Owner)
     mutating func removeOwner(_ number: UInt64)
+    mutating func put(_ fetch: RecoverySnapshot.Fetch)
+    /// Removes the record of the fetches of an ownership, if there is one.
+    mutating func removeFetch(_ number: UInt64)
     /// Removes all records of a client, except those of its sockets.
     mutating func removeRecords(of client: ClientID)
     mutating func flush()
@@ -72,7 +75,13 @@ extension RecoveryLog {
         for client in changes.tasks where supervision.contains(client) {
             put(supervision.tasks(of: client), of: client)
         }
-        for number in changes.endedOwnerships { removeOwner(number) }
+        for place in changes.fetches {
+            if let fetch = supervision.fetchSnapshot(at: place) { put(fetch) }
+        }
+        for number in changes.endedOwnerships {
+            removeOwner(number)
+            removeFetch(number)
+        }
         var isQuit = false
         for identifier in changes.ownerships {
             putOwner(of: identifier, supervision)

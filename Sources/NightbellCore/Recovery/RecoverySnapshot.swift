@@ -137,6 +137,7 @@ package struct RecoverySnapshot: Sendable {
     package var clients: [Client] = []
     package var sockets: [Socket] = []
     package var owners: [Owner] = []
+    package var fetches: [Fetch] = []
     /// How long the machine has slept by now, since it was started.
     package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.

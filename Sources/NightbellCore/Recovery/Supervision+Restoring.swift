@@ -35,12 +35,13 @@ extension Supervision {
             },
             after: forgetsNames ? 0 : snapshot.socketGeneration)
         addSockets(snapshot.sockets)
+        let fetches = restoreFetches(snapshot.fetches)
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
         }
         for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
-            resume(old, waiting[old.id] ?? [], at: now, into: &actions)
+            resume(old, waiting[old.id] ?? [], fetches[old.id.slot], at: now, into: &actions)
         }
         // A process that has not been told of an end yet is told when the socket fires again.
         for old in snapshot.sockets where old.endedInWake != 0 {
@@ -145,8 +146,8 @@ extension Supervision {
     // MARK: Resuming
 
     private mutating func resume(
-        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant,
-        into actions: inout ActionBuffer
+        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], _ fetch: FetchRun?,
+        at now: Instant, into actions: inout ActionBuffer
     ) {
         let client = old.id
         // The kernel's view of stopped processes takes precedence over the records.
@@ -158,6 +159,7 @@ extension Supervision {
         if isThawed { actions.append(.thaw(client)) }
         recovering = client
         defer { recovering = nil }
+        resumeFetch(old, fetch, at: now)
         switch clients[client.id].lifecycle.stage {
         case .notRunning, .inactive, .active:
             repeatWakes(old, waiting, at: now)
@@ -193,6 +195,7 @@ extension Supervision {
         if clients[client.id].pendingWake == .repeated { deliverWake(client, into: &actions) }
         resumeInspection(of: client, into: &actions)
         scheduleKeepAlive(client)
+        scheduleFetch(client, at: now)
         settle(client, at: now, into: &actions)
     }
 

@@ -46,7 +46,8 @@ extension Supervisor {
         case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
+            .setMinimumFetchInterval, .fetchDone:
             preconditionFailure("these are not administration")
         }
     }
@@ -78,6 +79,8 @@ extension Supervisor {
         case .networkChange: simulated = .simulateNetworkChange
         case .sleep: simulated = .simulateSleep
         case .unlock: simulated = .simulateUnlock
+        case .fetch: simulated = .simulateFetch
+        case .fetchLaunch: simulated = .simulateFetchLaunch
         case .unspecified, .UNRECOGNIZED:
             return answer(connection, request, .error(WireError(.invalidArgument, "unknown event")))
         }
@@ -281,6 +284,7 @@ extension Supervisor {
         info.launchesInRow = UInt64(view.launches.inRow)
         info.wantsNetworkChanges = view.wantsNetworkChanges
         if let offload = offloadCounters(of: client) { info.offload = offload }
+        if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         if view.isOutOfReach {
             info.warnings.append("out of reach: no socket and no keep-alive timeout that could wake it")

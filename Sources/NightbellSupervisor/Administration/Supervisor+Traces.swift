@@ -139,7 +139,7 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
             .stateDropped, .outOfReach, .unlockUnknown, .simulated:
@@ -153,7 +153,7 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
@@ -191,6 +191,7 @@ extension Trace {
         case .stateDropped: "state dropped"
         case .outOfReach: "out of reach"
         case .unlockUnknown: "unlock unknown"
+        case .fetchEnded: "fetched"
         case .simulated: "simulated"
         }
     }
@@ -219,6 +220,10 @@ extension Trace {
         case .gaveUp: "ended badly too often in a row"
         case .stateDropped: "it ended badly with it"
         case .unlockUnknown: "it is launched, though nothing can tell whether its user's home is there"
+        case .fetchEnded(.newData): "new data"
+        case .fetchEnded(.noData): "no new data"
+        case .fetchEnded(.failed): "failed"
+        case .fetchEnded(nil): "not completed"
         case .simulated(let event): event.text
         case .outOfReach: "it sleeps with no socket and no keep-alive timeout that could wake it"
         }
@@ -236,6 +241,8 @@ extension Command {
         case .simulateNetworkChange: "network change"
         case .simulateSleep: "sleep of the machine"
         case .simulateUnlock: "unlock"
+        case .simulateFetch: "fetch"
+        case .simulateFetchLaunch: "launch for a fetch"
         }
     }
 }

@@ -163,7 +163,8 @@ extension Supervisor {
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
+            .setMinimumFetchInterval, .fetchDone:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -334,6 +335,20 @@ extension ClientMessage {
             return .success(.setKeepAliveTimeout(Duration(wireMilliseconds: message.timeoutMs)))
         case .clearKeepAliveTimeout_p:
             return .success(.clearKeepAliveTimeout)
+        case .setMinimumFetchInterval(let message):
+            let milliseconds = message.intervalMs
+            return .success(
+                .setMinimumFetchInterval(
+                    milliseconds < 0
+                        ? .never
+                        : milliseconds == 0
+                            ? .minimum : .atLeast(Duration(wireMilliseconds: UInt64(milliseconds)))))
+        case .fetchDone(let message):
+            guard let result = FetchResult(message.result) else {
+                let error = WireError(.invalidArgument, "an unknown result of a fetch")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.fetchDone(wakeID: message.wakeID, result))
         case .beginBackgroundTask(let message):
             guard message.name.utf8.count <= longestName else {
                 let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")
@@ -358,6 +373,18 @@ extension ClientMessage {
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
             .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             preconditionFailure("these have paths of their own")
+        }
+    }
+}
+
+extension FetchResult {
+    /// nil: it is unknown.
+    fileprivate init?(_ wire: WireFetchResult) {
+        switch wire {
+        case .newData: self = .newData
+        case .noData: self = .noData
+        case .failed: self = .failed
+        case .unspecified, .UNRECOGNIZED: return nil
         }
     }
 }

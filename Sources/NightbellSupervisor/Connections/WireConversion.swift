@@ -166,6 +166,7 @@ extension TerminationReason {
         case .hibernation: "it hibernates instead of being suspended"
         case .exitsOnSuspend: "it exits instead of being suspended"
         case .launchOverran: "it was launched and did not say Hello in time"
+        case .fetchOverran: "a fetch not completed in time"
         }
     }
 }
@@ -179,6 +180,7 @@ extension Step {
         case .backgroundTasks: "background tasks"
         case .termination: "termination"
         case .launch: "launch"
+        case .fetch: "fetch"
         }
     }
 }
@@ -217,6 +219,8 @@ extension WireError {
                 (.invalidToken, "no socket of this client has this token")
             case .invalidTask:
                 (.invalidTask, "no background task of this client has this number")
+            case .noFetch:
+                (.noFetch, "no fetch is going on that this wake told of")
             case .illegalState(let state):
                 (.illegalState, "not possible while the client is \(state.name)")
             case .notPollable:
@@ -301,6 +305,7 @@ extension WireWake {
         budgetMs = wake.budget.wireMilliseconds
         asleepNs = UInt64(max(0, wake.asleepFor.nanoseconds))
         repeated = wake.isRepeated
+        fetchBudgetMs = wake.fetchBudget?.wireMilliseconds ?? 0
         sockets = fired.map { fired in
             var socket = WireWake.Socket()
             socket.token = fired.token.rawValue

@@ -247,6 +247,8 @@ extension Fact {
         case .power(let isOnBattery): isOnBattery.map { $0 ? "on battery" : "on mains" } ?? "power unknown"
         case .sleepImminent(let isDelayed): "about to sleep" + (isDelayed ? ", delayed" : "")
         case .resumed: "awake"
+        case .wallClock: "the local time has changed"
+        case .shortage(let isShort): isShort ? "memory or processors are short" : "memory and processors suffice"
         case .unlocked(.known(let users)):
             "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
         case .unlocked(.unknown), .unlocked(.unavailable): "unlocked users unknown"

@@ -134,6 +134,7 @@ final class Journal {
             return socket
         }
         snapshot.owners = records.owners
+        snapshot.fetches = records.fetches
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }
@@ -154,6 +155,7 @@ final class Journal {
         var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [RecoverySnapshot.Owner] = []
+        var fetches: [RecoverySnapshot.Fetch] = []
         /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
@@ -195,6 +197,9 @@ final class Journal {
             }
             for key in keys[RecordKey.owners] {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))
+            }
+            for key in store.keys(ofKind: RecordKey.fetches) {
+                fetches.append(try FetchRecordBytes.fetch(key, store.record(key) ?? []))
             }
         }
     }
@@ -295,6 +300,12 @@ extension Journal: RecoveryLog {
     }
 
     func removeOwner(_ number: UInt64) { link.remove(.owner(number)) }
+
+    func put(_ fetch: RecoverySnapshot.Fetch) {
+        link.put(.fetch(fetch.ownership), FetchRecordBytes.bytes(of: fetch))
+    }
+
+    func removeFetch(_ number: UInt64) { link.remove(.fetch(number)) }
 
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))

@@ -19,6 +19,10 @@ extension RecordKey {
     /// Launch settings shared by clients.
     static let settings: UInt8 = 23
 
+    /// What is known of clients' fetches.
+    static let fetches: UInt8 = 24
+
+    static func fetch(_ number: UInt64) -> RecordKey { RecordKey(kind: fetches, id: number) }
     static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
     static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
     static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }

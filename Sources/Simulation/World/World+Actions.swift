@@ -345,6 +345,8 @@ extension World {
                 .launches, isOver && !client.neverSpoke,
                 "\(TraceFormat.name(id)) is ended before its launch time is over, or though it never said Hello"
             )
+        case .fetchOverran:
+            violate(.budgets, "\(TraceFormat.name(id)) is killed for a fetch, and declares none")
         case .quitByUser, .exitsOnSuspend:
             if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)

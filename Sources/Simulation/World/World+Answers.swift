@@ -24,7 +24,8 @@ extension World {
         case .endBackgroundTask(let task): asked.isOwn = client.tasks.contains(task)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
-            .readyToSuspend, .wakeDone, .saveState, .hibernate, .restartNoted:
+            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState,
+            .hibernate, .restartNoted:
             break
         }
     }
@@ -49,6 +50,10 @@ extension World {
             return answer == (refusal(ofState: byteCount, client).map(Answer.refused) ?? .done)
         case .hibernate:
             return answer == (client.registration.isLaunchable ? .done : .refused(.cannotLaunch))
+        case .setMinimumFetchInterval:
+            return answer == .refused(.modeRequired(.fetch))
+        case .fetchDone:
+            return answer == .refused(.noFetch)
         case .handOver:
             return false  // answered socket by socket
         case .release:
@@ -138,7 +143,7 @@ extension World {
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
             .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
-            .networkChangesNotWanted, .noKeepAlive:
+            .networkChangesNotWanted, .noKeepAlive, .noFetch:
             return false
         }
     }
@@ -178,6 +183,8 @@ extension World {
         case .simulateNetworkChange, .simulateSleep, .simulateUnlock:
             return refusalOfSimulated(command, client)
         case .wake, .launch: return client.state == .terminating ? .illegalState(.terminating) : nil
+        // `FetchLife` is the world of clients that fetch.
+        case .simulateFetch, .simulateFetchLaunch: return .modeRequired(.fetch)
         case .suspend:
             if core.isStopping { return .shuttingDown }
             switch client.state {

@@ -253,7 +253,9 @@ extension World {
             client.timeout = nil
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
+            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
+            .fetchDone,
+            .saveState, .restartNoted:
             break
         }
     }
@@ -306,7 +308,7 @@ extension World {
             client.clock = nil
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .saveState, .hibernate, .restartNoted:
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState, .hibernate, .restartNoted:
             break
         }
     }

@@ -78,7 +78,7 @@ extension World {
     mutating func foresee(_ fact: Fact) {
         switch fact {
         case .network(let network): foresee(network)
-        case .power: break
+        case .power, .wallClock, .shortage: break
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }
             machine.isSleepImminent = true
@@ -176,7 +176,7 @@ extension World {
         case .simulateUnlock:
             asked.isOwn = isWaitingForUnlock(client)
             client.isUnlocked = client.isUnlocked || asked.isOwn
-        case .simulateNetworkChange, .wake, .suspend, .quit, .launch: break
+        case .simulateNetworkChange, .simulateFetch, .simulateFetchLaunch, .wake, .suspend, .quit, .launch: break
         }
     }
 
@@ -189,7 +189,7 @@ extension World {
             return asked.isOwn ? nil : .noKeepAlive
         case .simulateUnlock:
             return asked.isOwn ? nil : .illegalState(client.state)
-        case .wake, .suspend, .quit, .launch: return nil
+        case .simulateFetch, .simulateFetchLaunch, .wake, .suspend, .quit, .launch: return nil
         }
     }
 

@@ -23,6 +23,7 @@ struct RecoveryLogTests {
             case tasks(Int)
             case owner(givenUp: Bool, isQuit: Bool)
             case noOwner
+            case fetch
             case noRecords
             case flush
         }
@@ -63,6 +64,8 @@ struct RecoveryLogTests {
             entries.append(.owner(givenUp: owner.givenUp > 0, isQuit: owner.isQuit))
         }
         mutating func removeOwner(_ number: UInt64) { entries.append(.noOwner) }
+        mutating func put(_ fetch: RecoverySnapshot.Fetch) { entries.append(.fetch) }
+        mutating func removeFetch(_ number: UInt64) {}
         mutating func removeRecords(of client: ClientID) { entries.append(.noRecords) }
         mutating func flush() { entries.append(.flush) }
     }
