@@ -100,7 +100,8 @@ package enum Keys {
             "How long data counts as fresh after a fetch."),
         .count(
             "fetch.processorPressure", \.supervision.fetch.processorPressure, 1...101,
-            "Fetches wait while processes wait for a processor this share of the time, in percent; 101: never."),
+            "Fetches wait while processes wait for a processor this share of the time, in percent; 101: never."
+        ),
         .count(
             "fetch.memoryPressure", \.supervision.fetch.memoryPressure, 1...101,
             "Fetches wait while processes wait for memory this share of the time, in percent; 101: never."),

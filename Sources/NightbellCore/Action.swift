@@ -132,7 +132,8 @@ extension TerminationReason {
     var isInSleep: Bool {
         switch self {
         case .memoryPressure, .hibernation: true
-        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran, .fetchOverran:
+        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran,
+            .fetchOverran:
             false
         }
     }

@@ -17,7 +17,7 @@ package struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
-    /// What is known of the fetches of each identifier, and when the next ones are due.
+    /// The fetches of each identifier, and when the next ones are due.
     package internal(set) var fetches: FetchScheduler
     /// The fetches that are going on, by the client's slot.
     var fetchRuns = SideTable<FetchRun>()

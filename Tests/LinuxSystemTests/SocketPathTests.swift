@@ -35,7 +35,8 @@ import Testing
     @Test func aRouteByAnotherInterfaceIsNoticed() throws {
         try inOwnNetwork {
             try ip(
-                "link add one type dummy", "link add two type dummy", "link set one up", "link set two up",
+                "link add one type veth peer name three", "link add two type veth peer name four",
+                "link set one up", "link set two up", "link set three up", "link set four up",
                 "addr add 192.0.2.1/24 dev one", "addr add 192.0.2.9/24 dev one",
                 "addr add 203.0.113.1/24 dev two", "route add 198.51.100.0/24 dev one src 192.0.2.1")
             let first = try connected(from: "192.0.2.1", to: "198.51.100.7")

@@ -1,4 +1,4 @@
-// What the kernel knows of a connection beside its readiness: whether its peer has read what was sent, and whether it can
+// The kernel's view of a connection beside its readiness: whether its peer has read the bytes sent, and whether it can
 // still work after the network has changed.
 #pragma once
 

@@ -1,4 +1,4 @@
-/// What must be finished before the machine may sleep.
+/// The work to be finished before the machine may sleep.
 struct SleepPreparation: Sendable, Equatable {
     /// The machine sleeps then at the latest.
     var until: Instant

@@ -1,4 +1,4 @@
-/// What the edge found of a socket whose connection cannot work over the present network.
+/// A socket with a connection that cannot work over the present network, as the edge has found.
 package struct BrokenPath: Sendable, Equatable {
     package enum Reason: Sendable, Hashable, CaseIterable {
         /// The machine has no longer the socket's local address: it cannot work again.
@@ -29,7 +29,7 @@ package enum PathInspection: UInt8, Sendable, Comparable {
 
 /// Changes of the network.
 ///
-/// The edge inspects the sockets of one client after the other. What a client still has to be told is part of its state, so
+/// The edge inspects the sockets of one client after the other. Its state includes the changes that a client still has to be told, so
 /// that the next supervisor tells those that this one has not told yet, and no others.
 extension Supervision {
     mutating func learnNetwork(_ network: NetworkFact?, into actions: inout ActionBuffer) {

@@ -4,7 +4,7 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// What is known of a client's fetches, as a record of the keeper and as an entry of the file.
+/// The state of a client's fetches, as a record of the keeper and as an entry of the file.
 enum FetchRecordBytes {
     static func bytes(of fetch: RecoverySnapshot.Fetch) -> [UInt8] {
         var stored = StoredFetch(fetch.state, shift: .zero)

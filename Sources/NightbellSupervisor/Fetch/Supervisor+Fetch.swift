@@ -4,7 +4,7 @@ import Logging
 import NightbellCore
 import NightbellWire
 
-/// What fetches need of the edge: facts about the machine, and a file that outlives it.
+/// The edge's part of fetches: facts about the machine, and a file that outlives it.
 struct FetchCare {
     /// The next look at the machine, in running time; nil: with the next turn.
     var nextLook: Instant?

@@ -7,7 +7,7 @@ import NightbellWire
 /// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a pause, and nothing
 /// but its facts is missing.
 struct MachineMonitor {
-    /// What a source has said of itself.
+    /// A source, as it has described itself.
     struct Source: Equatable {
         var isAvailable: Bool
         var reason = ""
@@ -16,7 +16,7 @@ struct MachineMonitor {
     var process: MonitorProcess?
     /// Processes that were ended and cannot be reaped yet.
     var ending: [MonitorProcess] = []
-    /// What it was asked last.
+    /// The last demand sent.
     var demand = WireMonitorDemand()
     var needs: FactNeeds = []
     var sources: [WireMonitorSource: Source] = [:]

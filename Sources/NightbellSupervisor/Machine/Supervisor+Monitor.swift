@@ -130,6 +130,8 @@ extension Supervisor {
                         let report = try? WireMonitorReport(serializedBytes: packet.bytes)
                     else { return replaceMonitor("it sends what is no report") }
                     guard monitor.admitReport(at: now) else { return replaceMonitor("it sends too much") }
+                    // It has read the demand: no timer is needed for that.
+                    if monitor.mustReadBy != nil, !process.hasUnread { monitor.mustReadBy = nil }
                     learn(report)
                 }
             } catch {
@@ -248,7 +250,7 @@ extension Fact {
         case .sleepImminent(let isDelayed): "about to sleep" + (isDelayed ? ", delayed" : "")
         case .resumed: "awake"
         case .wallClock: "the local time has changed"
-        case .shortage(let isShort): isShort ? "memory or processors are short" : "memory and processors suffice"
+        case .shortage(let isShort): isShort ? "little memory or processor time" : "enough memory and time"
         case .unlocked(.known(let users)):
             "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
         case .unlocked(.unknown), .unlocked(.unavailable): "unlocked users unknown"

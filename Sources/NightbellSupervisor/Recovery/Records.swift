@@ -19,7 +19,7 @@ extension RecordKey {
     /// Launch settings shared by clients.
     static let settings: UInt8 = 23
 
-    /// What is known of clients' fetches.
+    /// The fetches of a client.
     static let fetches: UInt8 = 24
 
     static func fetch(_ number: UInt64) -> RecordKey { RecordKey(kind: fetches, id: number) }

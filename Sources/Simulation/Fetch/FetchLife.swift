@@ -135,7 +135,7 @@ package struct FetchLife: ~Copyable {
                 turn([.command(.quit, id, key(index))])
             }
         default:
-            // A machine whose user does nothing for hours.
+            // The user does nothing for hours.
             now = now + .seconds(1)
         }
     }

@@ -176,7 +176,8 @@ extension World {
         case .simulateUnlock:
             asked.isOwn = isWaitingForUnlock(client)
             client.isUnlocked = client.isUnlocked || asked.isOwn
-        case .simulateNetworkChange, .simulateFetch, .simulateFetchLaunch, .wake, .suspend, .quit, .launch: break
+        case .simulateNetworkChange, .simulateFetch, .simulateFetchLaunch, .wake, .suspend, .quit, .launch:
+            break
         }
     }
 
