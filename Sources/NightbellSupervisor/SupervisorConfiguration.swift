@@ -71,7 +71,7 @@ public struct SupervisorConfiguration: Sendable {
     /// The program that observes the machine; nil: the machine is not observed.
     package var monitor: MonitorProgram?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
-    package var pretendedSleep: @Sendable () -> Duration = { .zero }
+    package var pretendedSleep: (@Sendable () -> Duration)?
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.
