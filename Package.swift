@@ -277,7 +277,6 @@ let package = Package(
         // Shared code and programs of the tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
-        .executableTarget(name: "monitor-relay", path: "Tests/MonitorRelay"),
         .target(
             name: "EdgeTestSupport",
             dependencies: ["CLinux", "LinuxSystem"],
@@ -308,7 +307,7 @@ let package = Package(
             name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
             name: "LinuxSystemTests",
-            dependencies: ["CLinux", "CTestSupport", "EdgeTestSupport", "LinuxSystem"],
+            dependencies: ["CLinux", "EdgeTestSupport", "LinuxSystem"],
             swiftSettings: settings),
         .testTarget(
             name: "EventLoopTests",
@@ -332,7 +331,7 @@ let package = Package(
             dependencies: [
                 "NightbellSupervisor", "NightbellCore", "NightbellWire", "LinuxSystem", "EventLoop", "Keeper",
                 "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld",
-                "monitor-relay", "scripted-client", "websocket-server",
+                "scripted-client", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

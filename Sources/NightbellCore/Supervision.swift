@@ -17,10 +17,6 @@ package struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
-    /// The fetches of each identifier, and when the next ones are due.
-    package internal(set) var fetches: FetchScheduler
-    /// The fetches that are going on, by the client's slot.
-    var fetchRuns = SideTable<FetchRun>()
     /// The scheduler of the pings of sockets with a suspended owner.
     var pings: PingScheduler
     /// The offloaded sockets of each client that has any, by the client's slot.
@@ -34,11 +30,7 @@ package struct Supervision: Sendable, Equatable {
     var runsKeepAlivesAlong = false
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
-    package internal(set) var machineSlept: Duration {
-        get { .nanoseconds(machineSleptNanoseconds) }
-        set { machineSleptNanoseconds = newValue.nanoseconds }
-    }
-    private var machineSleptNanoseconds: Int64 = 0
+    package internal(set) var machineSlept = Duration.zero
     /// The facts about the machine that are known.
     package internal(set) var machine = MachineState()
     /// The end of the pause after memory pressure.
@@ -74,7 +66,6 @@ package struct Supervision: Sendable, Equatable {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
         pings = PingScheduler(settings)
-        fetches = FetchScheduler(settings.fetch)
     }
 
     /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
@@ -84,25 +75,18 @@ package struct Supervision: Sendable, Equatable {
         pings.change(settings)
     }
 
-    /// When the next keep-alive handler must run, in elapsed time: the machine wakes for it.
-    package var nextKeepAlive: Instant? { isStopping ? nil : schedule.nextDeadline }
-
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     package var nextDeadline: Instant? {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map {
-            $0.advanced(byNanoseconds: -machineSleptNanoseconds)
-        }
-        let prepared = earlier(machine.sleepPreparation?.until, fetchDeadline)
-        return earlier(earlier(earlier(own, launchDeadline), elapsing), prepared)
+        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map { $0 - machineSlept }
+        return earlier(earlier(own, launchDeadline), elapsing)
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
     package func elapsed(at now: Instant) -> Instant {
-        mutated(.chargesSleep) || mutated(.ignoresSleep)
-            ? now : now.advanced(byNanoseconds: machineSleptNanoseconds)
+        mutated(.chargesSleep) || mutated(.ignoresSleep) ? now : now + machineSlept
     }
 
     /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining ones.
@@ -143,7 +127,11 @@ package struct Supervision: Sendable, Equatable {
             socketFired(token, conditions, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
         case .inspected(let token, let inspection):
-            noteInspection(token, inspection, at: now, into: &actions)
+            guard sockets.contains(token.id) else { return }
+            let owner = sockets[token.id].owner
+            catchUp(owner, at: now, into: &actions)
+            inspected(token, inspection, at: now, into: &actions)
+            settle(owner, at: now, into: &actions)
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
             offloadBegan(token, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
         case .pingFailed(let token):
@@ -197,11 +185,6 @@ package struct Supervision: Sendable, Equatable {
             endLargestSleepers(sizes, at: now, into: &actions)
         case .fact(let fact):
             learn(fact, at: now, into: &actions)
-        case .pathsInspected(let client, let broken):
-            guard clients.contains(client.id) else { return }
-            catchUp(client, at: now, into: &actions)
-            pathsInspected(client, broken, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
         case .machineSlept(let total):
             machineSlept = total
         case .timer:
@@ -215,15 +198,11 @@ package struct Supervision: Sendable, Equatable {
     /// and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
-        // Before the keep-alives, which run along with any wake.
-        if !isStopping { runFetches(at: now, into: &actions) }
-        prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         runsKeepAlivesAlong = false
         if !isStopping { startLaunches(at: now, into: &actions) }
-        finishSleepPreparation(at: now)
         deliverWakes(into: &actions)
         toldInTurn.removeAll()
         // After the wakes, which are urgent.
@@ -268,7 +247,6 @@ package struct Supervision: Sendable, Equatable {
         guard previous != state else { return }
         clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: state)))
-        noteForFetch(client, from: previous, to: state, at: now)
     }
 
     /// Counts an event of a client.
@@ -296,17 +274,13 @@ package struct Supervision: Sendable, Equatable {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            let isHeld = isFetching(client) && !mutated(.suspendsWhileFetching)
-            let holds =
-                isHeld
-                || clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
+            let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
             if background.isIdle(at: now), !holds, !isStopping, endOfSetUp(client, at: now) == nil {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }
         let own = clients[client.id].nextDeadline(settings.budgets)
-        let endOfFetch = isFetching(client) ? fetchRuns[client.slot].until : nil
-        deadlines.set(client.slot, to: earlier(earlier(own, endOfFetch), endOfSetUp(client, at: now)))
+        deadlines.set(client.slot, to: earlier(own, endOfSetUp(client, at: now)))
         touch(client)
     }
 }

@@ -28,7 +28,6 @@ extension Supervisor {
 
     /// For actions that answer no request.
     func flush() {
-        guard !buffer.actions.isEmpty else { return persist() }
         var context = RequestContext()
         flush(&context)
     }
@@ -53,8 +52,6 @@ extension Supervisor {
             notify(connection, client, notice, work)
         case .arm(let token):
             armInTurn(token, pastEnd: false)
-        case .inspectPaths(let client):
-            beginInspectingPaths(client)
         case .armPastEnd(let token):
             armInTurn(token, pastEnd: true)
         case .beginOffload(let token):
@@ -115,8 +112,7 @@ extension Supervisor {
     ) {
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
-            let isUsual =
-                wake.fetchBudget == nil && returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
+            let isUsual = returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
             let isSent =
                 isUsual
                 ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)

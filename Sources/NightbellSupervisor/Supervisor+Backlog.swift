@@ -13,8 +13,6 @@ enum PendingWork {
     case arming(SocketToken, pastEnd: Bool)
     /// A socket with a profile.
     case inspection(SocketToken)
-    /// The sockets of a client, after a change of the network.
-    case paths(ClientID)
 }
 
 /// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's turn.
@@ -71,13 +69,10 @@ extension Supervisor {
     }
 
     /// Queues a socket with a profile once.
-    func enqueueInspection(_ token: SocketToken, _ ready: Ready) {
-        guard offload.contains(token), let user = user(of: token) else {
-            _ = offloadedSocketFired(token, ready)
-            return flush()
-        }
-        if let earlier = offload[token].waiting { return offload[token].waiting = earlier.union(ready) }
-        offload[token].waiting = ready
+    func enqueueInspection(_ token: SocketToken) {
+        guard offload.contains(token), let user = user(of: token) else { return offloadedSocketFired(token) }
+        guard !offload[token].isWaiting else { return }
+        offload[token].isWaiting = true
         backlog.append(.inspection(token), of: user)
     }
 
@@ -140,11 +135,8 @@ extension Supervisor {
             if parked.contains(token) { arm(token, pastEnd: pastEnd) }
         case .inspection(let token):
             guard parked.contains(token) else { return }
-            let ready = offload.contains(token) ? offload[token].waiting.take() : nil
-            _ = offloadedSocketFired(token, ready)
-            flush()
-        case .paths(let client):
-            continueInspectingPaths(client)
+            if offload.contains(token) { offload[token].isWaiting = false }
+            offloadedSocketFired(token)
         }
     }
 

@@ -33,7 +33,6 @@ extension Supervisor {
     func finish() {
         phase = .stopped
         logWhatWasHeldBack()
-        writeFetches()
         durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }

@@ -54,16 +54,9 @@ public actor Supervisor {
     var launches: LaunchTable
     let durable: DurableState
     var memory: MemoryCare
-    var monitor = MachineMonitor()
-    private var alarm = MachineAlarm()
-    /// Clients with sockets that are being inspected, because of a change of the network.
-    var pathInspections: [ClientID: PathInspectionProgress] = [:]
-    var fetchCare = FetchCare()
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
-    /// `clocks.nanosecondsSlept` when the core was told; nil: it was not yet.
-    var knownSleep: Int64?
     var lockInspections = LockInspections()
     var logLimiter = LogLimiter()
     /// Connections and sockets that are still to be served.
@@ -71,10 +64,10 @@ public actor Supervisor {
     var socketQuota = SocketQuota()
 
     var acceptance: Acceptance
-    var timer: TurnTimer
+    private var timer: TurnTimer
     private let requestWatches: RequestWatches
     var phase = Phase.running
-    private(set) var hasBegun = false
+    private var hasBegun = false
     /// A socket of a sleeper has fired in this turn.
     private var hasFired = false
 
@@ -179,17 +172,13 @@ public actor Supervisor {
     public nonisolated func run() throws(SupervisorError) {
         guard announce(to: keeperLink) else { return }
         do {
-            try loop.own { () throws(LoopError) in try assumeIsolated { $0.runTurns() }.get() }
+            try loop.run(
+                early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
+                turn: { batch, isWhole in
+                    assumeIsolated { isWhole ? $0.turn(batch) : $0.handlePortion(batch) }
+                })
         } catch {
             throw SupervisorError(error)
-        }
-    }
-
-    private func runTurns() -> Result<Void, LoopError> {
-        Result { () throws(LoopError) in
-            try loop.runTurns(
-                early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
-                turn: { batch, isWhole in isWhole ? turn(batch) : handlePortion(batch) })
         }
     }
 
@@ -218,35 +207,17 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = connections.silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
-        if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
-        if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
+        if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
-        // With work left the next turn begins at once, without the timer's three system calls.
-        let isDue = deadline.map { $0 <= now } ?? false
-        loop.hasWork = isDue || !hasBegun || !backlog.isEmpty || memory.survey != nil
-        guard !loop.hasWork else { return }
+        // With work left the next turn begins at once.
+        if !backlog.isEmpty || memory.survey != nil { deadline = now }
         // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
         // early, and is set once more.
-        timer.set(elapsed(deadline))
-        setAlarm()
+        timer.set(deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) })
     }
-
-    func elapsed(_ deadline: Instant?) -> Instant? {
-        deadline.map { $0.advanced(byNanoseconds: clocks.nanosecondsSlept) }
-    }
-
-    /// The machine wakes from its sleep for keep-alive handlers; those inside their windows then run together.
-    private func setAlarm() {
-        let next = ask { core in core.nextKeepAlive.map { $0 - core.machineSlept } }
-        if let problem = alarm.set(next.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }) {
-            logger.notice("the machine does not wake from its sleep for keep-alives: \(problem)")
-        }
-    }
-
-    var alarmProblem: String { alarm.problem }
 
     // MARK: One turn of the loop
 
@@ -254,11 +225,7 @@ public actor Supervisor {
         now = Instant(nanoseconds: clocks.read())
         takeOver()
         updateMachineSleep()
-        if isInput(batch) {
-            guard handleInput(batch) else { return }
-        } else {
-            dispatch(batch)
-        }
+        dispatch(batch)
         advance()
         housekeep()
     }
@@ -268,21 +235,11 @@ public actor Supervisor {
         hasFired = false
         socketQuota.beginTurn()
         let isBehind = !backlog.isEmpty
-        var inputs: [Ready] = []
-        for ready in batch {
-            // The first ones of a turn need not wait for their users' turns.
-            let isFirst = !isBehind && inputs.count < Self.inspectionsAtOnce
-            if isFirst, WatchToken(rawValue: ready.token).kind == .offloadedSocket {
-                inputs.append(ready)
-            } else {
-                handle(ready)
-            }
-        }
+        for ready in batch { handle(ready) }
         if hasFired {
             // A backlog may hold these wakes up.
             if isBehind { endTurn() } else { flush() }
         }
-        if !inputs.isEmpty { _ = handleInputs(inputs) }
         serveBacklog()
         continueSurvey()
         endFailedLaunches()
@@ -294,10 +251,8 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
-        lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
-        superviseMonitor()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -343,7 +298,7 @@ public actor Supervisor {
         }
     }
 
-    func handle(_ ready: Ready) {
+    private func handle(_ ready: Ready) {
         let token = WatchToken(rawValue: ready.token)
         switch token.kind {
         case .listener:
@@ -377,13 +332,9 @@ public actor Supervisor {
                 socketReady(socket, ready)
             }
         case .offloadedSocket:
-            if let socket = parked.token(for: token) { enqueueInspection(socket, ready) }
+            if let socket = parked.token(for: token) { enqueueInspection(socket) }
         case .keeper:
             receiveFromKeeper()
-        case .monitor:
-            receiveReports(UInt64(token.slot))
-        case .monitorExit:
-            monitorExited(UInt64(token.slot))
         case nil:
             preconditionFailure("the loop made up a token")
         }

@@ -24,8 +24,7 @@ struct NightbellCommand: ParsableCommand {
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
             SuspendCommand.self, QuitCommand.self, LaunchCommand.self, ForgetCommand.self, RunCommand.self,
-            SimulateCommand.self, RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self,
-            ValidateCommand.self,
+            RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self, ValidateCommand.self,
             DoctorCommand.self,
             ExplainCommand.self,
         ])

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include <net/if.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include "CTestSupport.h"
 
@@ -43,8 +42,6 @@ int ctest_limit_descriptors(pid_t pid, rlim_t limit) {
 }
 
 int ctest_own_network(void) { return unshare(CLONE_NEWNET); }
-
-int ctest_run(const char *command) { return system(command); }
 
 int ctest_set_loopback(int socket, int up) {
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};

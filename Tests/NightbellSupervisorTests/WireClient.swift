@@ -44,11 +44,9 @@ final class WireClient {
     }
 
     func hello(
-        _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger,
-        wantsNetworkChanges: Bool = false
+        _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger
     ) throws {
         var hello = WireHello()
-        hello.wantsNetworkChanges = wantsNetworkChanges
         hello.version = 1
         hello.identifier = identifier
         hello.modes = modes

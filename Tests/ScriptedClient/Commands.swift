@@ -13,7 +13,6 @@ extension ScriptedClient {
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
-        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-",
         "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
@@ -78,19 +77,6 @@ extension ScriptedClient {
         case "foreground": try client().enterForeground()
         case "keepalive":
             try client().setKeepAliveTimeout(.milliseconds(arguments.number(0))) { self.keepAlive() }
-        case "fetch-interval":
-            let interval: FetchInterval =
-                switch try arguments.text(0) {
-                case "minimum": .minimum
-                case "never": .never
-                default: .atLeast(.milliseconds(try arguments.number(0)))
-                }
-            try client().setMinimumFetchInterval(interval)
-        case "fetch":
-            let name = try arguments.text(0)
-            state.withLock { state in
-                state.fetchResult = FetchResult.allCases.first { "\($0)" == name }
-            }
         case "clear-keepalive": try client().clearKeepAliveTimeout()
         case "begin":
             let task = try client().beginBackgroundTask(arguments.text(0))

@@ -5,7 +5,6 @@
 #include "CDatagram.h"
 #include "CLaunch.h"
 #include "CProcess.h"
-#include "CSocketPath.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -167,8 +167,7 @@ struct VirtualKeepAlive {
             supervision.handle(.frozen(client, epoch: epoch), at: now, into: &actions)
         case .registered, .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm,
             .armPastEnd, .close, .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping,
-            .lookForAnswer, .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState,
-            .inspectPaths:
+            .lookForAnswer, .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
             break
         }
     }

@@ -3,9 +3,7 @@ import SwiftProtobuf
 
 extension Client.Configuration {
     /// The client's first message.
-    ///
-    /// - Parameter wantsNetworkChanges: whether there is a handler for them.
-    func hello(wantsNetworkChanges: Bool) throws(NightbellError) -> WireHello {
+    func hello() throws(NightbellError) -> WireHello {
         try Self.check(identifier: identifier)
         var hello = WireHello()
         hello.version = 1
@@ -15,7 +13,6 @@ extension Client.Configuration {
         hello.wantsWakeWord = true
         hello.takesSocketsBack = true
         hello.exitsOnSuspend = exitsOnSuspend
-        hello.wantsNetworkChanges = wantsNetworkChanges
         if let launch = Environment.launch() { hello.launch = launch }
         return hello
     }

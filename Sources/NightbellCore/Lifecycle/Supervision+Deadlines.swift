@@ -30,9 +30,6 @@ extension Supervision {
     private mutating func reachDeadline(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
-        if isFetching(client), fetchRuns[client.slot].until <= now {
-            fetchOverran(client, at: now, into: &actions)
-        }
         switch clients[client.id].lifecycle.expire(at: now) {
         case .nothing:
             break
@@ -89,7 +86,7 @@ extension Supervision {
         }
     }
 
-    mutating func overran(
+    private mutating func overran(
         _ step: Step, _ client: ClientID, into actions: inout ActionBuffer
     ) {
         count(.overrun(of: step), of: client)

@@ -11,9 +11,6 @@ extension Supervision {
         case .wakeDone(let wakeID):
             finishWake(client, wakeID: wakeID, at: now)
             actions.append(.answer(.done, client, key))
-        case .fetchDone(let wakeID, let result):
-            let answer = finishFetch(result, wakeID: wakeID, client, key, at: now, into: &actions)
-            actions.append(.answer(answer, client, key))
         case .backgroundEntered:
             clients[client.id].lifecycle.finishEntering()  // unless it comes too late, or was overtaken
             actions.append(.answer(.done, client, key))
@@ -47,8 +44,7 @@ extension Supervision {
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
-        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval,
-            .beginBackgroundTask,
+        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
             actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
@@ -73,8 +69,6 @@ extension Supervision {
             clients[client.id].keepAlive = nil
             scheduleKeepAlive(client)
             return .done
-        case .setMinimumFetchInterval(let interval):
-            return setMinimumFetchInterval(interval, client, at: now)
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
@@ -91,7 +85,7 @@ extension Supervision {
             clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
             return .done
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
-            .fetchDone, .saveState, .hibernate, .restartNoted:
+            .saveState, .hibernate, .restartNoted:
             return .done  // each has a path of its own
         }
     }

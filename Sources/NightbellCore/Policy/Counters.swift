@@ -38,8 +38,7 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
         switch step {
         case .enteringBackground: .overrunsEnteringBackground
         case .prepareToSuspend: .overrunsPrepare
-        // A fetch is a wake with a longer budget.
-        case .wake, .fetch: .overrunsWake
+        case .wake: .overrunsWake
         case .backgroundTasks: .overrunsBackgroundTasks
         case .termination: .overrunsTermination
         case .launch: .overrunsLaunch

@@ -16,34 +16,25 @@ struct ChangeSet: Sendable, Equatable {
     var offloads: [SocketToken] = []
     /// Identifiers with a changed owner or quit state.
     var ownerships: [ClientIdentifier] = []
-    /// The places of identifiers with a changed record of their fetches.
-    var fetches: [UInt32] = []
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
     var hasPressure = false
-    /// Another network is handled.
-    var hasNetwork = false
 
-    var isEmpty: Bool { offloads.isEmpty && isOfPings }
-
-    /// Whether nothing but pings has changed.
-    var isOfPings: Bool {
-        clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
-            && fetches.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
+    var isEmpty: Bool {
+        clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
+            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure
     }
 
     mutating func removeAll() {
-        clients.empty()
-        beginnings.empty()
-        tasks.empty()
-        ends.empty()
-        offloads.empty()
-        ownerships.empty()
-        fetches.empty()
-        endedOwnerships.empty()
+        clients.removeAll(keepingCapacity: true)
+        beginnings.removeAll(keepingCapacity: true)
+        tasks.removeAll(keepingCapacity: true)
+        ends.removeAll(keepingCapacity: true)
+        offloads.removeAll(keepingCapacity: true)
+        ownerships.removeAll(keepingCapacity: true)
+        endedOwnerships.removeAll(keepingCapacity: true)
         hasPressure = false
-        hasNetwork = false
     }
 }
 
@@ -83,38 +74,20 @@ extension Supervision {
         if notesChanges { changes.endedOwnerships.append(number) }
     }
 
-    /// Noted even if nothing else is.
-    mutating func recordFetch(of client: ClientID) {
-        changes.fetches.append(clients[client.id].owner)
-    }
-
     // MARK: Persisting
 
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
     package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
 
-    /// The places of identifiers with a changed record of their fetches. They are noted even if nothing else is.
-    package var changedFetches: [UInt32] { changes.fetches }
-
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.
     package mutating func persistChanges(in log: inout some RecoveryLog) {
         guard !changes.isEmpty else { return }
-        if changes.isOfPings { return persistPings(in: &log) }
         var changes = ChangeSet()
         swap(&changes, &self.changes)
         untouch(changes)
         log.apply(changes, of: self)
         changes.removeAll()
         swap(&changes, &self.changes)
-    }
-
-    /// The usual changes while clients sleep.
-    private mutating func persistPings(in log: inout some RecoveryLog) {
-        for index in changes.offloads.indices {
-            let token = changes.offloads[index]
-            if let offload = offloadSnapshot(of: token) { log.store(offload, of: token) }
-        }
-        changes.offloads.removeAll(keepingCapacity: true)
     }
 
     /// As `persistChanges`, without a log.
@@ -127,12 +100,5 @@ extension Supervision {
         for client in changes.clients where clients.contains(client.id) {
             clients[client.id].isTouched = false
         }
-    }
-}
-
-extension Array {
-    /// Keeps the capacity. Most arrays of a change are empty, and need no call of the runtime.
-    fileprivate mutating func empty() {
-        if !isEmpty { removeAll(keepingCapacity: true) }
     }
 }

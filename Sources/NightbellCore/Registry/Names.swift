@@ -1,44 +1,42 @@
-// Inlinable: the edge's tables use them in each lookup.
-
 /// Names a running client within one supervisor. Opaque; never used again for another client.
-@usableFromInline package struct ClientID: Sendable, Hashable {
-    @usableFromInline let id: SlotID
+package struct ClientID: Sendable, Hashable {
+    let id: SlotID
 
     init(_ id: SlotID) {
         self.id = id
     }
 
     /// Its index in the edge's tables. Reused for later clients.
-    @inlinable package var slot: UInt32 { id.slot }
+    package var slot: UInt32 { id.slot }
 
-    @inlinable package var rawValue: UInt64 { id.rawValue }
+    package var rawValue: UInt64 { id.rawValue }
 
-    @inlinable package init(rawValue: UInt64) {
+    package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 }
 
 /// Names an adopted socket. Opaque to clients; never used again for another socket.
-@usableFromInline package struct SocketToken: Sendable, Hashable {
-    @usableFromInline let id: SlotID
+package struct SocketToken: Sendable, Hashable {
+    let id: SlotID
 
     init(_ id: SlotID) {
         self.id = id
     }
 
     /// Its index in the edge's tables. Reused for later sockets.
-    @inlinable package var slot: UInt32 { id.slot }
+    package var slot: UInt32 { id.slot }
 
     /// How often that slot had been used before.
-    @inlinable package var generation: UInt32 { id.generation }
+    package var generation: UInt32 { id.generation }
 
-    @inlinable package var rawValue: UInt64 { id.rawValue }
+    package var rawValue: UInt64 { id.rawValue }
 
-    @inlinable package init(rawValue: UInt64) {
+    package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 
-    @inlinable package init(slot: UInt32, generation: UInt32) {
+    package init(slot: UInt32, generation: UInt32) {
         id = SlotID(slot: slot, generation: generation)
     }
 }

@@ -8,31 +8,31 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// The state of a socket, as far as it can be seen without reading. Inlinable, because it is tested for each ping.
-@usableFromInline package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
-    @usableFromInline package let rawValue: UInt8
+/// The state of a socket, as far as it can be seen without reading.
+package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
+    package let rawValue: UInt8
 
-    @inlinable package init(rawValue: UInt8) {
+    package init(rawValue: UInt8) {
         self.rawValue = rawValue
     }
 
-    @inlinable package static var readable: Conditions { Conditions(rawValue: 1) }
+    package static let readable = Conditions(rawValue: 1)
     /// The peer closed its half: there may be bytes before the end.
-    @inlinable package static var peerClosed: Conditions { Conditions(rawValue: 2) }
+    package static let peerClosed = Conditions(rawValue: 2)
     /// Both halves are closed.
-    @inlinable package static var hangUp: Conditions { Conditions(rawValue: 4) }
-    @inlinable package static var error: Conditions { Conditions(rawValue: 8) }
+    package static let hangUp = Conditions(rawValue: 4)
+    package static let error = Conditions(rawValue: 8)
 
     // Conditions that the kernel does not report; the supervisor finds them out while the owner sleeps.
 
     /// A ping sent in the owner's name was not answered in time.
-    @inlinable package static var unanswered: Conditions { Conditions(rawValue: 16) }
+    package static let unanswered = Conditions(rawValue: 16)
     /// The peer sends more pings than the rate limit allows.
-    @inlinable package static var flooded: Conditions { Conditions(rawValue: 32) }
+    package static let flooded = Conditions(rawValue: 32)
     /// A ping, or the answer to one, could not be sent: the peer does not read.
-    @inlinable package static var unanswerable: Conditions { Conditions(rawValue: 64) }
+    package static let unanswerable = Conditions(rawValue: 64)
     /// The kernel has given the connection up, because no data reaches the peer.
-    @inlinable package static var pathLost: Conditions { Conditions(rawValue: 128) }
+    package static let pathLost = Conditions(rawValue: 128)
 
     static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }
@@ -49,8 +49,6 @@ package struct SocketOffer: Sendable, Equatable {
     package var hasPendingError: Bool
     /// It stays parked when its owner's process is gone, and launches it again.
     package var survives = false
-    /// It has an Internet address that the machine can lose: not one of its own alone.
-    package var isRouted = false
     /// It comes with a keep-alive profile that fits the socket.
     package var hasProfile = false
     /// Why its profile or another option does not fit the socket.
@@ -125,12 +123,10 @@ struct ParkedSocket: Sendable, Equatable {
         static let isStream = Flags(rawValue: 1)
         static let survives = Flags(rawValue: 2)
         static let hasProfile = Flags(rawValue: 4)
-        static let isRouted = Flags(rawValue: 8)
-        static let isPathLost = Flags(rawValue: 16)
     }
 
     init(
-        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool, isRouted: Bool = false,
+        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool,
         condition: SocketCondition = .unwatched, index: Int32
     ) {
         self.owner = owner
@@ -139,7 +135,6 @@ struct ParkedSocket: Sendable, Equatable {
         self.condition = condition
         flags = isStream ? .isStream : []
         if survives { flags.insert(.survives) }
-        if isRouted { flags.insert(.isRouted) }
     }
 
     var isStream: Bool { flags.contains(.isStream) }
@@ -148,14 +143,6 @@ struct ParkedSocket: Sendable, Equatable {
 
     /// Whether it can still wake its owner. A device may after its end: the next writer of a FIFO opens it again.
     var canWake: Bool { !condition.isPastEnd || tag == .device }
-
-    var isRouted: Bool { flags.contains(.isRouted) }
-
-    /// Its owner was told that it cannot work over the present network.
-    var isPathLost: Bool {
-        get { flags.contains(.isPathLost) }
-        set { if newValue { flags.insert(.isPathLost) } else { flags.remove(.isPathLost) } }
-    }
 
     /// There is more about it in `Supervision.pings`.
     var hasProfile: Bool {

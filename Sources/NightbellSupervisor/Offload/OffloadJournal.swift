@@ -64,7 +64,10 @@ extension Journal {
     }
 
     func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
-        sharedState.setWide(Int(token.slot), from: Wide.progress, to: offload.words)
+        let words = offload.words
+        for index in words.indices {
+            sharedState.setWide(Int(token.slot), Wide.progress + index, to: words[index])
+        }
     }
 
     func storeFormerOptions(_ former: TCPKeepAlive?, of token: SocketToken) {

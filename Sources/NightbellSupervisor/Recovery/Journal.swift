@@ -32,7 +32,6 @@ final class Journal {
         static let gone = 8
         /// Follows the counters of clients that are gone.
         static let pressedUntil = gone + ClientStatistics.counterCount
-        static let network = pressedUntil + 1
     }
 
     private enum Plain {
@@ -134,7 +133,6 @@ final class Journal {
             return socket
         }
         snapshot.owners = records.owners
-        snapshot.fetches = records.fetches
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }
@@ -142,8 +140,6 @@ final class Journal {
         if pressedUntil != 0 {
             snapshot.pressedUntil = Instant(nanoseconds: Int64(bitPattern: pressedUntil))
         }
-        let network = sharedState.general(General.network)
-        snapshot.handledNetwork = network == 0 ? nil : network
         snapshot.clientGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.clientGeneration))
         snapshot.socketGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.socketGeneration))
         return snapshot
@@ -155,7 +151,6 @@ final class Journal {
         var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [RecoverySnapshot.Owner] = []
-        var fetches: [RecoverySnapshot.Fetch] = []
         /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
@@ -197,9 +192,6 @@ final class Journal {
             }
             for key in keys[RecordKey.owners] {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))
-            }
-            for key in store.keys(ofKind: RecordKey.fetches) {
-                fetches.append(try FetchRecordBytes.fetch(key, store.record(key) ?? []))
             }
         }
     }
@@ -258,12 +250,6 @@ extension Journal: RecoveryLog {
         sharedState.setGeneral(General.messageBeingRead, to: client?.rawValue ?? 0)
     }
 
-    func store(network: UInt64) {
-        FaultInjection.point("before the network is stored")
-        sharedState.setGeneral(General.network, to: network)
-        FaultInjection.point("after the network is stored")
-    }
-
     func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }
 
     func put(_ record: ClientRecord, of client: ClientID) {
@@ -300,12 +286,6 @@ extension Journal: RecoveryLog {
     }
 
     func removeOwner(_ number: UInt64) { link.remove(.owner(number)) }
-
-    func put(_ fetch: RecoverySnapshot.Fetch) {
-        link.put(.fetch(fetch.ownership), FetchRecordBytes.bytes(of: fetch))
-    }
-
-    func removeFetch(_ number: UInt64) { link.remove(.fetch(number)) }
 
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))

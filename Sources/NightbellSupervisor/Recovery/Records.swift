@@ -19,10 +19,6 @@ extension RecordKey {
     /// Launch settings shared by clients.
     static let settings: UInt8 = 23
 
-    /// The fetches of a client.
-    static let fetches: UInt8 = 24
-
-    static func fetch(_ number: UInt64) -> RecordKey { RecordKey(kind: fetches, id: number) }
     static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
     static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
     static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }
@@ -70,7 +66,6 @@ struct SocketRecordBytes {
         record.index = UInt32(socket.index)
         record.survives = socket.survives
         record.name = name
-        record.isRouted = socket.isRouted
         return record.bytes
     }
 
@@ -91,8 +86,7 @@ struct SocketRecordBytes {
         }
         socket = RecoverySnapshot.Socket(
             token: SocketToken(rawValue: key.id), owner: ClientID(rawValue: stored.owner), tag: tag,
-            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives,
-            isRouted: stored.isRouted)
+            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives)
         name = stored.name
     }
 }

@@ -225,7 +225,9 @@ package struct FetchWorld: ~Copyable {
         clients[index].floorBase = now
         scheduleKeepAlive(index, at: now)
         scheduler.noteLeaving(of: UInt32(index), at: now)
-        scheduler.setWaiting(clients[index].running == nil, at: UInt32(index), at: now)
+        if clients[index].running != nil {
+            scheduler.setWaiting(false, at: UInt32(index), at: now)
+        }
     }
 
     private mutating func scheduleKeepAlive(_ index: Int, at now: Instant) {

@@ -44,8 +44,7 @@ extension World {
             log.forget(id, identifier, of: core)
         case .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
             keepLaunch(action)
-        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd,
-            .inspectPaths, .freeze,
+        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
             .checkFreeze,
             .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
@@ -77,7 +76,6 @@ extension World {
         // The watches are gone; a process that has ended stays ended.
         for client in clients {
             for socket in client.sockets {
-                socket.isPathTold = false
                 socket.isWatched = false
                 socket.isQueued = false
             }

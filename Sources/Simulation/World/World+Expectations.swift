@@ -40,7 +40,6 @@ extension World {
             if command == .wake || (command == .launch && client.execution == .absent) {
                 foreseeWish(client, .request)
             }
-            foreseeSimulated(command, client)
             if command == .quit {
                 client.ending = .quitByUser
                 if client.execution == .absent { client.fate = .forgotten }
@@ -144,11 +143,7 @@ extension World {
         case .timer:
             foreseePartial()
             for client in clients { noteTime(client) }
-        case .fact(let fact):
-            foresee(fact)
-        case .pathsInspected(let id, let broken):
-            if let client = client(id) { foreseeInspection(of: client, broken) }
-        case .machineSlept:
+        case .machineSlept, .fact:
             break
         case .stop:
             for client in clients { client.isTouched = true }
@@ -217,7 +212,7 @@ extension World {
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
             .foundRunning,
             .gone,
-            .timer, .machineSlept, .fact, .pathsInspected, .ended, .rejoined,
+            .timer, .machineSlept, .fact, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
             break
         }
@@ -253,9 +248,7 @@ extension World {
             client.timeout = nil
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone,
-            .saveState, .restartNoted:
+            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
             break
         }
     }
@@ -308,7 +301,7 @@ extension World {
             client.clock = nil
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState, .hibernate, .restartNoted:
+            .wakeDone, .saveState, .hibernate, .restartNoted:
             break
         }
     }

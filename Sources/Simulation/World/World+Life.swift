@@ -27,7 +27,6 @@ extension World {
         replay = core
         held = Held()
         log = SimulatedRecoveryLog()
-        machine = SimulatedMachine()
         adoptedFor.removeAll()
         expected = Counters()
         clientsBySlot.removeAll()

@@ -99,9 +99,6 @@ extension World {
             if wake.wakeID <= client.lastWakeID, !client.mayHearAgain {
                 // It has been told. Its time begins anew, if the wake is not finished.
                 client.openWake?.until = until
-                for fired in actions.firedSockets[wake.sockets] where fired.conditions.contains(.pathLost) {
-                    socket(fired.token)?.isPathTold = true
-                }
                 return
             }
         }
@@ -118,7 +115,6 @@ extension World {
             .launches, client.mustHear.isSubset(of: wake.reasons),
             "\(client.name) is not told the reason of its launch")
         client.mustHear = []
-        mustHear.removeAll { $0.client === client && $0.reasons.isSubset(of: wake.reasons) }
         client.lastWakeID = wake.wakeID
         client.preparing = nil
         client.wokenAtStep = 0
@@ -150,9 +146,7 @@ extension World {
         let fired = actions.firedSockets[wake.sockets]
         let reasons = [(WakeReasons.unanswered, Conditions.unanswered), (.pathLost, .pathLost)]
         for (reason, condition) in reasons where wake.reasons.contains(reason) {
-            // A client that was launched for that may have come before its sockets were inspected again.
-            let isToCome = condition == .pathLost && client.inspection != .none
-            let isTold = isToCome || fired.contains { $0.conditions.contains(condition) }
+            let isTold = fired.contains { $0.conditions.contains(condition) }
             require(.offload, isTold, "\(client.name) is not told which socket it was woken for")
         }
     }
@@ -173,7 +167,6 @@ extension World {
             .wakeBound, !socket.isEnded || socket.hasFiredForBytes,
             "\(client.name) is told of the end of \(TraceFormat.name(fired.token)) twice")
         socket.found = []
-        if fired.conditions.contains(.pathLost) { socket.isPathTold = true }
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
@@ -187,12 +180,8 @@ extension World {
             return violate(.keepAlive, "\(client.name) has no keep-alive handler")
         }
         require(
-            .keepAlive, window.earliest <= elapsed + .microseconds(1) || client.mayRunEarly,
-            "\(client.name) runs before its window"
+            .keepAlive, window.earliest <= elapsed + .microseconds(1), "\(client.name) runs before its window"
         )
-        if client.mustRunEarly { coverage.runsBeforeSleep += 1 }
-        client.ranBeforeSleep = client.mustRunEarly
-        client.mustRunEarly = false
         // Recorded as late if the whole machine stood still; `check` decides whether it may be late.
         if elapsed > window.latest { expect(client) { $0[.keepAliveLate] += 1 } }
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")

@@ -19,7 +19,6 @@ extension World {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
         traffic.removeAll()
-        forgetMachine()
         parkAgain()
         for client in clients { believeTasks(client) }
         core.persistChanges(in: &log)
@@ -82,7 +81,6 @@ extension World {
         for index in snapshot.sockets.indices {
             snapshot.sockets[index].conditions = socket(snapshot.sockets[index].token)?.conditions ?? []
         }
-        addLostPaths(to: &snapshot)
         snapshot.machineSlept = slept
         return snapshot
     }
@@ -98,7 +96,6 @@ extension World {
         guard let view = core.view(of: client.id, at: now), let stored = log.state(of: client.id)
         else { return violate(.restart, "\(client.name) is lost") }
         believeLaunches(client, view)
-        believeInspection(client, view, stored.row)
         if client.execution == .running {
             client.freezing = nil
             client.asleepSince = nil

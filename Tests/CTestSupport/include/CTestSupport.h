@@ -30,9 +30,6 @@ int ctest_mute_file_system(const char *directory, int *root);
 // errno.
 int ctest_own_network(void);
 
-// Runs a shell command in the namespaces of the calling thread: its exit status, or another number than 0.
-int ctest_run(const char *command);
-
 // The bytes of the heap in use.
 size_t ctest_heap_in_use(void);
 
