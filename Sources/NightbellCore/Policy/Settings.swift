@@ -15,8 +15,6 @@ package struct Settings: Sendable, Equatable {
         package var expirationNotice: Duration = .seconds(5)
         /// From `WillTerminate` to the kill.
         package var termination: Duration = .seconds(5)
-        /// From the `Wake` with the reason `fetch` to `FetchDone`.
-        package var fetch: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
 
@@ -152,7 +150,6 @@ package struct Settings: Sendable, Equatable {
 
     package var budgets = Budgets()
     package var keepAlive = KeepAlive()
-    package var fetch = Fetch()
     package var offload = Offload()
     package var suspension = Suspension()
     package var wakes = Wakes()
