@@ -113,9 +113,13 @@ struct ChaosEndTests {
     private func noted() -> [String] {
         let runs = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         return runs.flatMap { run in
-            let path = "\(directory)/\(run)/supervisor/cgroups"
-            let text = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
-            return text.split(separator: "\n").map(String.init)
+            let path = "\(directory)/\(run)/supervisor/runtime-state"
+            let bytes = FileManager.default.contents(atPath: path) ?? Data()
+            // Texts lie between bytes that are none.
+            return bytes.split { !(0x20..<0x7f).contains($0) }.compactMap { text in
+                let text = String(decoding: text, as: UTF8.self)
+                return text.range(of: "/sys/fs/cgroup").map { String(text[$0.lowerBound...]) }
+            }
         }
     }
 }
