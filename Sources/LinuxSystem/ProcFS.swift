@@ -97,8 +97,15 @@ package enum ProcFS {
     /// Whether a process is exiting with all of its threads: its first thread alone may end while the others
     /// continue. False for one that is gone, or cannot be read.
     package static func isExiting(_ pid: pid_t) -> Bool {
-        let threads = threadIdentifiers(pid)
-        return !threads.isEmpty && threads.allSatisfy { statistics(pid, thread: $0)?.isExiting ?? true }
+        do throws(SystemError) {
+            let threads = try readThreadIdentifiers(pid)
+            for thread in threads where try readStatistics(pid, thread: thread)?.isExiting == false {
+                return false
+            }
+            return !threads.isEmpty
+        } catch {
+            return false
+        }
     }
 
     private static func unlessGone<Result>(

@@ -78,6 +78,8 @@ struct KeeperTests {
     func hungUp() throws {
         let program = try KeptProgram()
         let pid = try program.worker("first")
+        // The keeper says so in its own time.
+        try program.said("served")
         try program.command("put 1 one")
         try program.child.send("hangUp\n")
         try program.said("hung up")
