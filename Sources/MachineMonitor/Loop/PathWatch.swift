@@ -8,9 +8,16 @@ final class PathWatch {
     private let handler: () -> Void
     private var descriptor: OwnedDescriptor?
     private var watch: DescriptorWatch?
+    private var pause: LoopTimer?
     private var buffer = [UInt8](repeating: 0, count: 4_096)
     /// The watched directories, by the kernel's number.
     private var directories: [CInt: String] = [:]
+
+    /// In milliseconds. Until then nothing is read: the kernel merges events and discards those beyond its limit, so that a busy
+    /// directory costs no more than a quiet one.
+    private static let pauseLength: Int64 = 50
+    /// The rest is read after another pause.
+    private static let readsAtOnce = 64
 
     private static let mask: UInt32 = {
         let events = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF
@@ -20,12 +27,13 @@ final class PathWatch {
     init(_ loop: MonitorLoop, _ paths: [String], _ handler: @escaping () -> Void) {
         self.paths = paths
         self.handler = handler
+        pause = LoopTimer(loop) { [unowned self] in receive() }
         do {
             let opened = OwnedDescriptor(
                 adopting: try systemCall("inotify_init1") {
                     inotify_init1(CInt(IN_CLOEXEC | IN_NONBLOCK))
                 })
-            watch = try DescriptorWatch(loop, opened.rawValue, .read) { [unowned self] _ in receive() }
+            watch = try DescriptorWatch(loop, opened.rawValue, .read) { [unowned self] _ in wait() }
             descriptor = consume opened
             watchDirectories()
         } catch {
@@ -56,11 +64,20 @@ final class PathWatch {
         return "/"
     }
 
+    /// Something has happened: wait for the rest of it.
+    private func wait() {
+        try? watch?.setArmed(false)
+        pause?.set(milliseconds: Self.pauseLength)
+    }
+
     private func receive() {
         guard let rawValue = descriptor?.rawValue else { return }
         // The paths themselves tell what has happened.
-        while unsafe read(rawValue, &buffer, buffer.count) > 0 {}
+        for _ in 0..<Self.readsAtOnce {
+            guard unsafe read(rawValue, &buffer, buffer.count) > 0 else { break }
+        }
         watchDirectories()
+        try? watch?.setArmed(true)
         handler()
     }
 }
