@@ -13,6 +13,8 @@ package struct EpollSet: ~Copyable {
         case oneShot
         /// Reported when it is armed while a condition holds, and with each new arrival (`EPOLLET`).
         case edge
+        /// As `edge`, and urgent data is reported as well (`EPOLLPRI`).
+        case edgeWithUrgentData
     }
 
     private let descriptor: OwnedDescriptor
@@ -51,6 +53,7 @@ package struct EpollSet: ~Copyable {
         switch mode {
         case .oneShot: unsafe event.events |= EPOLLONESHOT.rawValue
         case .edge: unsafe event.events |= EPOLLET.rawValue
+        case .edgeWithUrgentData: unsafe event.events |= EPOLLET.rawValue | EPOLLPRI.rawValue
         }
         unsafe event.data.u64 = token
         let operation = isMember ? EPOLL_CTL_MOD : EPOLL_CTL_ADD
@@ -85,9 +88,10 @@ package struct EpollSet: ~Copyable {
 extension Ready {
     @unsafe fileprivate init(_ event: epoll_event) {
         let what = unsafe event.events
+        let failed = what & (EPOLLERR.rawValue | EPOLLHUP.rawValue) != 0
         unsafe self.init(
-            token: event.data.u64,
-            readable: what & (EPOLLIN.rawValue | EPOLLERR.rawValue | EPOLLHUP.rawValue) != 0,
-            closed: what & EPOLLRDHUP.rawValue != 0)
+            token: event.data.u64, readable: failed || what & EPOLLIN.rawValue != 0,
+            closed: what & EPOLLRDHUP.rawValue != 0, failed: failed,
+            hasUrgentData: what & EPOLLPRI.rawValue != 0)
     }
 }

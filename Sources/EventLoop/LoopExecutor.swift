@@ -32,6 +32,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let ownEvents: UnsafeMutablePointer<event>
     /// Whether an event of the urgent set ends the current pass of libevent.
     private var stopsAtUrgent = true
+    /// Whether the next turn begins at once, also without an event.
+    package var hasWork = false
     /// Events that are not urgent, of the current pass.
     private var reported = 0
     /// Why the urgent set could not be collected in the current pass.
@@ -125,10 +127,22 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     ///
     /// - Parameter turn: gathers events, and delivers them. False: there is more to deliver before jobs may run.
     package func run(turn: () throws(LoopError) -> Bool) throws(LoopError) {
+        try own { () throws(LoopError) in try runTurns(turn) }
+    }
+
+    /// Makes the calling thread the loop's while `body` runs. In it, an actor can be entered once for all turns: entering it
+    /// takes some hundred instructions.
+    package func own(_ body: () throws(LoopError) -> Void) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
         precondition(isFree, "a loop runs once at a time")
         defer { owner.store(0, ordering: .relaxed) }
+        try body()
+    }
+
+    /// As `run`, inside of `own`.
+    package func runTurns(_ turn: () throws(LoopError) -> Bool) throws(LoopError) {
+        precondition(isOnLoop, "the thread is not the loop's")
         while !inbox.isStopRequested {
             guard try turn() else { continue }
             drainWakeup()
@@ -144,10 +158,10 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// The number of events in the list that were handled early.
     package var handledEarlyCount: Int { unsafe list.pointee.handledEarly }
 
-    /// Whether a turn may wait for an event: no gathered event and no job is pending. The loop's own thread signals no
+    /// Whether a turn may wait for an event: no gathered event, no job and no other work is pending. The loop's own thread signals no
     /// wakeup, so jobs that it has left for this turn must be checked for.
     package var mayWait: Bool {
-        unsafe list.pointee.count == 0 && !list.pointee.isUrgentReady && inbox.isEmpty
+        unsafe list.pointee.count == 0 && !list.pointee.isUrgentReady && !hasWork && inbox.isEmpty
     }
 
     /// One pass of libevent.
@@ -197,9 +211,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         return wasHandledEarly
     }
 
-    /// Delivers the oldest gathered events, if there are any.
+    /// Delivers the oldest gathered events, if there are any, or if there is work.
     package func deliver(atMost limit: Int = .max, to turn: (_ batch: [Ready]) -> Void) {
-        guard unsafe list.pointee.count > 0 else { return }
+        guard unsafe list.pointee.count > 0 || hasWork else { return }
         let batch = unsafe list.pointee.removeFirst(atMost: limit)
         turn(batch)
         unsafe list.pointee.recycle(batch)

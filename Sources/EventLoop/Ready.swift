@@ -8,14 +8,31 @@ package struct Ready: Sendable, Hashable {
     /// The peer sends nothing more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
     package var closed: Bool
     package var writable: Bool
+    /// An error or a hang-up (`EPOLLERR`, `EPOLLHUP`), which is readable as well. Only members of an ``EpollSet`` report it.
+    package var failed: Bool
+    /// There is unread urgent data (`EPOLLPRI`). Only members armed for it report it.
+    package var hasUrgentData: Bool
     /// ``LoopExecutor/onUrgent`` has dealt with it before the turn.
     package internal(set) var wasHandledEarly = false
 
-    package init(token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false) {
+    package init(
+        token: UInt64, readable: Bool = false, closed: Bool = false, writable: Bool = false,
+        failed: Bool = false, hasUrgentData: Bool = false
+    ) {
         self.token = token
         self.readable = readable
         self.closed = closed
         self.writable = writable
+        self.failed = failed
+        self.hasUrgentData = hasUrgentData
+    }
+
+    /// The event, and a later one of the same watch.
+    package func union(_ later: Ready) -> Ready {
+        Ready(
+            token: token, readable: readable || later.readable, closed: closed || later.closed,
+            writable: writable || later.writable, failed: failed || later.failed,
+            hasUrgentData: hasUrgentData || later.hasUrgentData)
     }
 }
 

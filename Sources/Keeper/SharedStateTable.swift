@@ -203,6 +203,14 @@ package final class SharedStateTable {
         unsafe clinux_store_release(wide + slot * Self.wideCount + index, value)
     }
 
+    /// Stores several numbers that follow one another, in their order.
+    package func setWide(_ slot: Int, from first: Int, to values: InlineArray<5, UInt64>) {
+        guard slot < shape.marks else { return }
+        precondition(first >= 0 && first + values.count <= Self.wideCount, "no such number")
+        let place = unsafe wide + slot * Self.wideCount + first
+        for index in values.indices { unsafe clinux_store_release(place + index, values[index]) }
+    }
+
     package func setMark(_ slot: Int, to value: UInt32) {
         guard slot < shape.marks else { return }
         unsafe clinux_store_half(marks + slot, value)

@@ -1,22 +1,22 @@
 import CLinux
 import Glibc
 
-/// The conditions of a descriptor.
-package struct Readiness: OptionSet, Sendable, Hashable {
-    package let rawValue: UInt8
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
+/// The conditions of a descriptor. Inlinable, because they are tested for each event.
+@usableFromInline package struct Readiness: OptionSet, Sendable, Hashable {
+    @usableFromInline package let rawValue: UInt8
+    @inlinable package init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// Data or the end of the stream can be read.
-    package static let readable = Readiness(rawValue: 1 << 0)
+    @inlinable package static var readable: Readiness { Readiness(rawValue: 1 << 0) }
     /// The peer will send no more; there may be bytes before the end.
-    package static let peerClosed = Readiness(rawValue: 1 << 1)
+    @inlinable package static var peerClosed: Readiness { Readiness(rawValue: 1 << 1) }
     /// Both directions are closed.
-    package static let hangUp = Readiness(rawValue: 1 << 2)
+    @inlinable package static var hangUp: Readiness { Readiness(rawValue: 1 << 2) }
     /// An error is pending. Polling does not consume it.
-    package static let error = Readiness(rawValue: 1 << 3)
-    package static let writable = Readiness(rawValue: 1 << 4)
+    @inlinable package static var error: Readiness { Readiness(rawValue: 1 << 3) }
+    @inlinable package static var writable: Readiness { Readiness(rawValue: 1 << 4) }
     /// Not an open descriptor.
-    package static let invalid = Readiness(rawValue: 1 << 5)
+    @inlinable package static var invalid: Readiness { Readiness(rawValue: 1 << 5) }
 
     /// The conditions that most callers need.
     package static let usual: Readiness = [.readable, .peerClosed, .writable]

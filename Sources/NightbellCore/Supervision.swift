@@ -30,7 +30,11 @@ package struct Supervision: Sendable, Equatable {
     var runsKeepAlivesAlong = false
     var launchQueue = LaunchQueue()
     /// How long the machine has slept since it was started: elapsed time is ahead of running time by this.
-    package internal(set) var machineSlept = Duration.zero
+    package internal(set) var machineSlept: Duration {
+        get { .nanoseconds(machineSleptNanoseconds) }
+        set { machineSleptNanoseconds = newValue.nanoseconds }
+    }
+    private var machineSleptNanoseconds: Int64 = 0
     /// The facts about the machine that are known.
     package internal(set) var machine = MachineState()
     /// The end of the pause after memory pressure.
@@ -80,13 +84,16 @@ package struct Supervision: Sendable, Equatable {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map { $0 - machineSlept }
+        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map {
+            $0.advanced(byNanoseconds: -machineSleptNanoseconds)
+        }
         return earlier(earlier(own, launchDeadline), elapsing)
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
     package func elapsed(at now: Instant) -> Instant {
-        mutated(.chargesSleep) || mutated(.ignoresSleep) ? now : now + machineSlept
+        mutated(.chargesSleep) || mutated(.ignoresSleep)
+            ? now : now.advanced(byNanoseconds: machineSleptNanoseconds)
     }
 
     /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining ones.
@@ -127,11 +134,7 @@ package struct Supervision: Sendable, Equatable {
             socketFired(token, conditions, at: now, into: &actions)
             settle(owner, at: now, into: &actions)
         case .inspected(let token, let inspection):
-            guard sockets.contains(token.id) else { return }
-            let owner = sockets[token.id].owner
-            catchUp(owner, at: now, into: &actions)
-            inspected(token, inspection, at: now, into: &actions)
-            settle(owner, at: now, into: &actions)
+            noteInspection(token, inspection, at: now, into: &actions)
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
             offloadBegan(token, terms, isAwaitingAnswer: isAwaitingAnswer, at: now)
         case .pingFailed(let token):

@@ -21,7 +21,10 @@ package struct OffloadEngine: ~Copyable {
 
     package init() {}
 
-    package mutating func nextRandom() -> UInt128 { random.next() }
+    /// 0 for a profile that uses no random numbers.
+    package mutating func nextRandom(for profile: Profile) -> UInt128 {
+        profile.usesRandomNumbers ? random.next() : 0
+    }
 
     /// No socket has a profile any more.
     package mutating func giveMemoryBack() {
@@ -36,11 +39,13 @@ package struct OffloadEngine: ~Copyable {
     ///   - peer: the other end, if the socket is connected and the peer has an address.
     ///   - isLocal: whether it `mayCarryDescriptors`. Data that comes with descriptors is for the owner.
     ///   - allowance: how many pieces of noise are handled at most.
+    ///   - conditions: those of the socket. Conditions that arise later must lead to another inspection.
+    ///   - mayHaveMark: whether urgent data, read or unread, may be among the stream's input.
     package mutating func inspect(
-        _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int
+        _ descriptor: CInt, _ profile: inout Profile, peer: Endpoint?, isLocal: Bool, allowance: Int,
+        _ conditions: Conditions, mayHaveMark: Bool = true
     ) -> InspectionResult {
         if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.bufferLength) }
-        let conditions = Conditions(Poll.now(descriptor))
         var inspection = InspectionResult()
         if conditions.contains(.error) || conditions.contains(.hangUp) {
             // Nothing is read: that would clear the error.
@@ -48,7 +53,9 @@ package struct OffloadEngine: ~Copyable {
         } else {
             switch profile.transport {
             case .stream:
-                inspectStream(descriptor, &profile, peer, isLocal: isLocal, allowance, &inspection)
+                inspectStream(
+                    descriptor, &profile, peer, isLocal: isLocal, mayHaveMark: mayHaveMark, allowance,
+                    &inspection)
             case .datagram:
                 let isEnded = conditions.contains(.peerClosed)
                 inspectDatagrams(
@@ -77,12 +84,14 @@ package struct OffloadEngine: ~Copyable {
     }
 
     private mutating func inspectStream(
-        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, _ allowance: Int,
-        _ inspection: inout InspectionResult
+        _ descriptor: CInt, _ profile: inout Profile, _ peer: Endpoint?, isLocal: Bool, mayHaveMark: Bool,
+        _ allowance: Int, _ inspection: inout InspectionResult
     ) {
-        var allowance = allowance
+        var (allowance, mayHaveMark) = (allowance, mayHaveMark)
         var mostReplies = Self.mostReplies
-        if SocketTraffic.isAtMark(descriptor) { return inspection.rest = .significant(.readable) }
+        if mayHaveMark, SocketTraffic.isAtMark(descriptor) {
+            return inspection.rest = .significant(.readable)
+        }
         while true {
             switch SocketTraffic.peek(descriptor, into: &buffer, isLocal: isLocal) {
             case .nothing:
@@ -99,7 +108,7 @@ package struct OffloadEngine: ~Copyable {
                 let length = inspect(count, &profile, peer, mostReplies, &allowance, &found)
                 guard reply(on: descriptor, &profile, former, &inspection) else {
                     // A small send buffer may take one reply after the other.
-                    guard inspection.rest == .unanswerable, mostReplies > 1 else { return }
+                    guard inspection.rest.isUnanswerable, mostReplies > 1 else { return }
                     (mostReplies, allowance, inspection.rest) = (1, formerAllowance, .nothing)
                     continue
                 }
@@ -110,11 +119,14 @@ package struct OffloadEngine: ~Copyable {
                     return inspection.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
-                if inspection.rest != .nothing { return }
+                if !inspection.rest.isNothing { return }
+                let isAll = length == count && count < buffer.count
+                if isAll, !mayHaveMark { return }
                 // The peek may have stopped before urgent data, and the kernel does not report again what lies
-                // behind it.
+                // behind it. Urgent data may also have arrived since.
                 if SocketTraffic.isAtMark(descriptor) { return inspection.rest = .significant(.readable) }
-                if length == count, count < buffer.count { return }
+                if isAll { return }
+                mayHaveMark = true
             }
         }
     }
@@ -137,7 +149,8 @@ package struct OffloadEngine: ~Copyable {
                 inspection.rest = .noise
                 return position
             }
-            let profileContext = ProfileContext(random: random.next(), peer: peer)
+            let random = nextRandom(for: profile)
+            let profileContext = ProfileContext(random: random, peer: peer)
             let verdict = profile.inspect(
                 buffer.span.extracting(position..<count), profileContext, replies: &output)
             switch verdict {
@@ -243,7 +256,8 @@ package struct OffloadEngine: ~Copyable {
         swap(&output, &self.output)
         defer { swap(&output, &self.output) }
         output.removeAll(keepingCapacity: true)
-        let profileContext = ProfileContext(random: random.next(), peer: sender)
+        let random = nextRandom(for: profile)
+        let profileContext = ProfileContext(random: random, peer: sender)
         let verdict = profile.inspect(buffer.span.extracting(0..<count), profileContext, replies: &output)
         switch verdict {
         case .noise(_, let noise): return noise

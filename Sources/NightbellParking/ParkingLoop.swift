@@ -30,6 +30,8 @@ final class ParkingLoop: @unchecked Sendable {
     /// Used by the serving thread only.
     private var found: [(token: SocketToken, readiness: Readiness)] = []
     private var told: [ParkedEvent] = []
+    /// Sockets that the host is told of, still watched: it claims most of them at once.
+    private var ignored: [SocketToken] = []
     private var armedDeadline: Instant?
     private var isClosed = false
 
@@ -259,7 +261,15 @@ final class ParkingLoop: @unchecked Sendable {
         lock.unlock()
         if !told.isEmpty { deliver(told) }
         told.removeAll(keepingCapacity: told.count <= Self.enough)
+        if !ignored.isEmpty { ignoreUnclaimed() }
         return !isOver
+    }
+
+    private func ignoreUnclaimed() {
+        lock.lock()
+        defer { lock.unlock() }
+        for token in ignored where parking.contains(token) { ignore(token) }
+        ignored.removeAll(keepingCapacity: ignored.count <= Self.enough)
     }
 
     private func turn() {
@@ -268,33 +278,40 @@ final class ParkingLoop: @unchecked Sendable {
             // It may have been claimed since the kernel was asked.
             guard parking.contains(token) else { continue }
             if parking.isInspecting(token) {
-                inspect(token)
+                inspect(token, Conditions(readiness))
             } else {
                 parking.fired(token, Conditions(readiness), into: &actions)
             }
         }
         parking.endTurn(at: now, into: &actions)
-        perform()
+        perform(inTurn: true)
         setTimer()
         // Not empty if `deliver` has called `serve`.
         told.removeAll(keepingCapacity: true)
         swap(&told, &events)
     }
 
-    private func inspect(_ token: SocketToken) {
+    /// - Parameter conditions: as the kernel has just reported them. It reports later ones by themselves.
+    private func inspect(_ token: SocketToken, _ conditions: Conditions) {
         let (descriptor, isLocal) = (held.descriptor(token.slot), held.isLocal(token.slot))
         let inspection = engine.inspect(
-            descriptor, &held[profile: token.slot], peer: peer(of: descriptor), isLocal: isLocal,
-            allowance: parking.noiseAllowance(token, at: now))
+            descriptor, &held[profile: token.slot], peer: peer(of: descriptor, token),
+            isLocal: isLocal,
+            allowance: parking.noiseAllowance(token, at: now), conditions)
         parking.inspected(token, inspection, at: now, into: &actions)
     }
 
-    private func peer(of descriptor: CInt) -> Endpoint? {
-        SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
+    /// The other end, if its address matters.
+    private func peer(of descriptor: CInt, _ token: SocketToken) -> Endpoint? {
+        let profile = held[profile: token.slot]
+        guard profile.usesPeer || profile.transport == .datagram else { return nil }
+        return SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
     }
 
     /// Actions may cause further actions.
-    private func perform() {
+    ///
+    /// - Parameter inTurn: the caller is the serving thread, which calls `ignoreUnclaimed` afterwards.
+    private func perform(inTurn: Bool = false) {
         var index = 0
         while index < actions.count {
             switch actions[index] {
@@ -303,11 +320,13 @@ final class ParkingLoop: @unchecked Sendable {
             case .watch(let token):
                 watch(token)
             case .ignore(let token):
-                ignore(token)
+                if inTurn { ignored.append(token) } else { ignore(token) }
             case .ping(let token, let again):
                 sendPing(token, again: again)
             case .lookForAnswer(let token):
-                if parking.isInspecting(token) { inspect(token) }
+                if parking.isInspecting(token) {
+                    inspect(token, Conditions(Poll.now(held.descriptor(token.slot))))
+                }
                 parking.answerLookedFor(token, at: now, into: &actions)
             }
             index += 1
@@ -333,9 +352,11 @@ final class ParkingLoop: @unchecked Sendable {
         guard parking.isInspecting(token) else { return }
         let descriptor = held.descriptor(token.slot)
         let former = held[profile: token.slot]
-        let random = again ? held.pingRandom(token.slot) ?? engine.nextRandom() : engine.nextRandom()
+        let random =
+            again
+            ? held.pingRandom(token.slot) ?? engine.nextRandom(for: former) : engine.nextRandom(for: former)
         let isMade = engine.makePing(
-            &held[profile: token.slot], peer: peer(of: descriptor), random: random, again: again)
+            &held[profile: token.slot], peer: peer(of: descriptor, token), random: random, again: again)
         guard isMade else {
             if !again { parking.pingOmitted(token, at: now) }
             return

@@ -26,6 +26,7 @@ package struct IMAPProfile: ProtocolProfile {
 
     var longestNoise: Int { 512 }
     var isAwaitingAnswer: Bool { idle.map { $0.phase != .idling } ?? false }
+    /// The delegated state, as it is now.
     var delegated: DelegatedValues { idle.map(DelegatedValues.idle) ?? .nothing }
 
     var pinging: Pinging? {

@@ -116,8 +116,38 @@ extension Profile {
         }
     }
 
-    /// The delegated state, as it is now.
-    package var delegated: DelegatedValues { current.delegated }
+    /// Whether messages are made of random numbers; the number in the context is ignored otherwise.
+    package var usesRandomNumbers: Bool {
+        switch conversation {
+        case .sip, .stun, .xmpp, .webSocket, .irc: true
+        case .mqtt, .imap, .pattern, .tcp: false
+        }
+    }
+
+    /// Whether messages depend on the peer's address; the one in the context is ignored otherwise.
+    package var usesPeer: Bool {
+        switch conversation {
+        case .sip: true
+        case .stun, .xmpp, .webSocket, .irc, .mqtt, .imap, .pattern, .tcp: false
+        }
+    }
+
+    /// Whether it is at work with state that the owner has delegated.
+    package var isDelegated: Bool {
+        switch delegated {
+        case .nothing: false
+        case .stanzaCounters, .idle: true
+        }
+    }
+
+    /// The delegated state, as it is now. It is asked for with each ping, and the others have none.
+    package var delegated: DelegatedValues {
+        switch conversation {
+        case .xmpp(let profile): profile.delegated
+        case .imap(let profile): profile.delegated
+        case .sip, .stun, .webSocket, .mqtt, .irc, .pattern, .tcp: .nothing
+        }
+    }
 
     /// The schedule of pings. Nil: this profile sends none, or needs state that was not delegated.
     package var pinging: Pinging? { current.pinging }

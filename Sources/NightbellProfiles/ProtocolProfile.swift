@@ -20,13 +20,6 @@ protocol ProtocolProfile: Sendable {
 
     /// Takes the state that the owner delegates while it sleeps.
     mutating func begin(delegating delegated: DelegatedValues)
-
-    /// The delegated state, as it is now.
-    var delegated: DelegatedValues { get }
-}
-
-extension ProtocolProfile {
-    var delegated: DelegatedValues { .nothing }
 }
 
 /// State that an owner delegates so that its keep-alives can be handled, and gets back as it is then.

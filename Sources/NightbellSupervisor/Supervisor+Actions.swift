@@ -28,6 +28,7 @@ extension Supervisor {
 
     /// For actions that answer no request.
     func flush() {
+        guard !buffer.actions.isEmpty else { return persist() }
         var context = RequestContext()
         flush(&context)
     }

@@ -69,10 +69,13 @@ extension Supervisor {
     }
 
     /// Queues a socket with a profile once.
-    func enqueueInspection(_ token: SocketToken) {
-        guard offload.contains(token), let user = user(of: token) else { return offloadedSocketFired(token) }
-        guard !offload[token].isWaiting else { return }
-        offload[token].isWaiting = true
+    func enqueueInspection(_ token: SocketToken, _ ready: Ready) {
+        guard offload.contains(token), let user = user(of: token) else {
+            _ = offloadedSocketFired(token, ready)
+            return flush()
+        }
+        if let earlier = offload[token].waiting { return offload[token].waiting = earlier.union(ready) }
+        offload[token].waiting = ready
         backlog.append(.inspection(token), of: user)
     }
 
@@ -135,8 +138,9 @@ extension Supervisor {
             if parked.contains(token) { arm(token, pastEnd: pastEnd) }
         case .inspection(let token):
             guard parked.contains(token) else { return }
-            if offload.contains(token) { offload[token].isWaiting = false }
-            offloadedSocketFired(token)
+            let ready = offload.contains(token) ? offload[token].waiting.take() : nil
+            _ = offloadedSocketFired(token, ready)
+            flush()
         }
     }
 

@@ -84,12 +84,14 @@ extension Supervisor {
 
     /// How long the machine has slept since it was started.
     var machineSlept: Duration {
-        .nanoseconds(clocks.nanosecondsSlept) + configuration.pretendedSleep()
+        .nanoseconds(clocks.nanosecondsSlept) + (configuration.pretendedSleep?() ?? .zero)
     }
 
     var elapsedNow: Instant { now + ask { $0.machineSlept } }
 
     func updateMachineSleep() {
+        guard clocks.nanosecondsSlept != knownSleep || configuration.pretendedSleep != nil else { return }
+        knownSleep = clocks.nanosecondsSlept
         let slept = machineSlept
         if slept != ask({ $0.machineSlept }) { feed(.machineSlept(total: slept)) }
     }

@@ -57,6 +57,8 @@ public actor Supervisor {
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
+    /// `clocks.nanosecondsSlept` when the core was told; nil: it was not yet.
+    var knownSleep: Int64?
     var lockInspections = LockInspections()
     var logLimiter = LogLimiter()
     /// Connections and sockets that are still to be served.
@@ -64,10 +66,10 @@ public actor Supervisor {
     var socketQuota = SocketQuota()
 
     var acceptance: Acceptance
-    private var timer: TurnTimer
+    var timer: TurnTimer
     private let requestWatches: RequestWatches
     var phase = Phase.running
-    private var hasBegun = false
+    private(set) var hasBegun = false
     /// A socket of a sleeper has fired in this turn.
     private var hasFired = false
 
@@ -172,13 +174,17 @@ public actor Supervisor {
     public nonisolated func run() throws(SupervisorError) {
         guard announce(to: keeperLink) else { return }
         do {
-            try loop.run(
-                early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
-                turn: { batch, isWhole in
-                    assumeIsolated { isWhole ? $0.turn(batch) : $0.handlePortion(batch) }
-                })
+            try loop.own { () throws(LoopError) in try assumeIsolated { $0.runTurns() }.get() }
         } catch {
             throw SupervisorError(error)
+        }
+    }
+
+    private func runTurns() -> Result<Void, LoopError> {
+        Result { () throws(LoopError) in
+            try loop.runTurns(
+                early: { [earlyWaker = unsafe earlyWaker] ready in earlyWaker.wake(ready) },
+                turn: { batch, isWhole in isWhole ? turn(batch) : handlePortion(batch) })
         }
     }
 
@@ -210,13 +216,18 @@ public actor Supervisor {
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
-        if !hasBegun { deadline = now }
         if case .lameDuck(let until) = phase { deadline = until }
-        // With work left the next turn begins at once.
-        if !backlog.isEmpty || memory.survey != nil { deadline = now }
+        // With work left the next turn begins at once, without the timer's three system calls.
+        let isDue = deadline.map { $0 <= now } ?? false
+        loop.hasWork = isDue || !hasBegun || !backlog.isEmpty || memory.survey != nil
+        guard !loop.hasWork else { return }
         // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
         // early, and is set once more.
-        timer.set(deadline.map { $0 + .nanoseconds(clocks.nanosecondsSlept) })
+        timer.set(elapsed(deadline))
+    }
+
+    func elapsed(_ deadline: Instant?) -> Instant? {
+        deadline.map { $0.advanced(byNanoseconds: clocks.nanosecondsSlept) }
     }
 
     // MARK: One turn of the loop
@@ -225,7 +236,11 @@ public actor Supervisor {
         now = Instant(nanoseconds: clocks.read())
         takeOver()
         updateMachineSleep()
-        dispatch(batch)
+        if isInput(batch) {
+            guard handleInput(batch) else { return }
+        } else {
+            dispatch(batch)
+        }
         advance()
         housekeep()
     }
@@ -235,11 +250,21 @@ public actor Supervisor {
         hasFired = false
         socketQuota.beginTurn()
         let isBehind = !backlog.isEmpty
-        for ready in batch { handle(ready) }
+        var inputs: [Ready] = []
+        for ready in batch {
+            // The first ones of a turn need not wait for their users' turns.
+            let isFirst = !isBehind && inputs.count < Self.inspectionsAtOnce
+            if isFirst, WatchToken(rawValue: ready.token).kind == .offloadedSocket {
+                inputs.append(ready)
+            } else {
+                handle(ready)
+            }
+        }
         if hasFired {
             // A backlog may hold these wakes up.
             if isBehind { endTurn() } else { flush() }
         }
+        if !inputs.isEmpty { _ = handleInputs(inputs) }
         serveBacklog()
         continueSurvey()
         endFailedLaunches()
@@ -298,7 +323,7 @@ public actor Supervisor {
         }
     }
 
-    private func handle(_ ready: Ready) {
+    func handle(_ ready: Ready) {
         let token = WatchToken(rawValue: ready.token)
         switch token.kind {
         case .listener:
@@ -332,7 +357,7 @@ public actor Supervisor {
                 socketReady(socket, ready)
             }
         case .offloadedSocket:
-            if let socket = parked.token(for: token) { enqueueInspection(socket) }
+            if let socket = parked.token(for: token) { enqueueInspection(socket, ready) }
         case .keeper:
             receiveFromKeeper()
         case nil:

@@ -69,7 +69,7 @@ public struct SupervisorConfiguration: Sendable {
     /// Clients that are known before they connect.
     package var declarations: [Declaration] = []
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
-    package var pretendedSleep: @Sendable () -> Duration = { .zero }
+    package var pretendedSleep: (@Sendable () -> Duration)?
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.

@@ -29,6 +29,19 @@ struct TurnTimer: ~Copyable {
         }
     }
 
+    /// Sets an earlier deadline, in elapsed time; nil: none.
+    mutating func bringForward(to deadline: Instant?) {
+        guard let deadline else { return }
+        if let armed, armed <= deadline { return }
+        set(deadline)
+    }
+
+    /// Whether it is about to fire.
+    func isDue(at elapsed: Instant) -> Bool {
+        guard let armed else { return false }
+        return armed <= elapsed
+    }
+
     /// It has fired.
     mutating func clear() {
         armed = nil

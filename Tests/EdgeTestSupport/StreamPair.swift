@@ -17,6 +17,9 @@ package final class StreamPair {
     package var rawValue: CInt { near.rawValue }
 
     package func send() { precondition(write(far?.rawValue ?? -1, "x", 1) == 1) }
+    package func sendUrgent() {
+        precondition(Glibc.send(far?.rawValue ?? -1, "!", 1, CInt(MSG_OOB)) == 1)
+    }
     package func endOutput() { precondition(shutdown(far?.rawValue ?? -1, CInt(SHUT_WR)) == 0) }
     package func close() { far = nil }
 

@@ -33,7 +33,20 @@ import Testing
         stream.send()
         #expect(try loop.nextBatch() == [Ready(token: 0, readable: true)])
         stream.close()
-        #expect(try loop.nextBatch() == [Ready(token: 0, readable: true, closed: true)])
+        #expect(try loop.nextBatch() == [Ready(token: 0, readable: true, closed: true, failed: true)])
+    }
+
+    @Test func urgentDataIsReportedWhereItIsAskedFor() throws {
+        let stream = try StreamPair()
+        let other = try StreamPair()
+        try loop.urgent.arm(stream.rawValue, .edgeWithUrgentData, isMember: false, token: 1)
+        try loop.urgent.arm(other.rawValue, .edge, isMember: false, token: 2)
+        stream.sendUrgent()
+        other.sendUrgent()
+        #expect(
+            Set(try loop.nextBatch()) == [
+                Ready(token: 1, readable: true, hasUrgentData: true), Ready(token: 2, readable: true),
+            ])
     }
 
     @Test func rearmingReportsUnreadInput() throws {
@@ -60,7 +73,7 @@ import Testing
         let stream = try StreamPair()
         try loop.urgent.arm(stream.rawValue, .oneShot, isMember: false, token: 1)
         stream.close()
-        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true)])
+        #expect(try loop.nextBatch() == [Ready(token: 1, readable: true, closed: true, failed: true)])
     }
 
     /// There are more than one call of `collect` finds.

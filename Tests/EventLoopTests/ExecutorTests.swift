@@ -45,6 +45,20 @@ import Testing
         try thread.join()
     }
 
+    /// No event and no job comes: with a loop that waits, this test would not end.
+    @Test func workIsDoneWithoutAnEvent() throws {
+        let loop = try LoopExecutor()
+        loop.hasWork = true
+        var turns = 0
+        try loop.run { batch in
+            #expect(batch.isEmpty)
+            turns += 1
+            loop.hasWork = turns < 3
+            if turns == 3 { loop.stop() }
+        }
+        #expect(turns == 3)
+    }
+
     @Test func onlyTheLoopIsIsolated() async throws {
         let loop = try LoopExecutor()
         #expect(loop.isIsolatingCurrentContext() == false)

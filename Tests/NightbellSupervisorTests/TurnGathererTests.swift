@@ -217,3 +217,12 @@ private final class WatchedEvents {
         }
     }
 }
+
+extension LoopExecutor {
+    /// As the supervisor runs it.
+    fileprivate func run(
+        early: @escaping (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
+    ) throws(LoopError) {
+        try own { () throws(LoopError) in try runTurns(early: early, turn: turn) }
+    }
+}

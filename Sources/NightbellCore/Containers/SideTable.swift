@@ -1,11 +1,14 @@
 /// Values for a few of many slots, side by side: slots without one cost four bytes at most.
 ///
-/// Elements are accessed in place and have a deterministic order, unlike a dictionary's.
-package struct SideTable<Element: Sendable>: Sendable {
-    private static var absent: Int32 { -1 }
+/// Elements are accessed in place and have a deterministic order, unlike a dictionary's. Lookups are inlinable: each one
+/// in another module would ask the runtime for the table's generic type.
+@usableFromInline package struct SideTable<Element: Sendable>: Sendable {
+    /// The capacity that may be kept without values.
+    private static var few: Int { 1_024 }
+    @usableFromInline package static var absent: Int32 { -1 }
 
-    private var places: [Int32] = []
-    private var elements: [Element] = []
+    @usableFromInline package var places: [Int32] = []
+    @usableFromInline package var elements: [Element] = []
     private var owners: [UInt32] = []
 
     package init() {}
@@ -15,7 +18,7 @@ package struct SideTable<Element: Sendable>: Sendable {
     /// The slots that have a value, in an arbitrary but deterministic order.
     package var slots: [UInt32] { owners }
 
-    package func contains(_ slot: UInt32) -> Bool {
+    @inlinable package func contains(_ slot: UInt32) -> Bool {
         Int(slot) < places.count && places[Int(slot)] != Self.absent
     }
 
@@ -32,8 +35,9 @@ package struct SideTable<Element: Sendable>: Sendable {
         owners.append(slot)
     }
 
+    /// - Parameter keepsPlaces: keeps the four bytes for each slot when no value is left, because another one comes soon.
     @discardableResult
-    package mutating func remove(_ slot: UInt32) -> Element? {
+    package mutating func remove(_ slot: UInt32, keepsPlaces: Bool = false) -> Element? {
         guard contains(slot) else { return nil }
         let place = Int(places[Int(slot)])
         places[Int(slot)] = Self.absent
@@ -44,17 +48,23 @@ package struct SideTable<Element: Sendable>: Sendable {
             places[Int(moved)] = Int32(place)
         }
         let removed = elements.removeLast()
-        if elements.isEmpty { self = SideTable() }
+        if elements.isEmpty { giveMemoryBack(keepsPlaces: keepsPlaces) }
         return removed
+    }
+
+    private mutating func giveMemoryBack(keepsPlaces: Bool) {
+        guard keepsPlaces else { return self = SideTable() }
+        // There were many values at the same time.
+        if elements.capacity > Self.few { (elements, owners) = ([], []) }
     }
 
     /// The value of a slot that `contains` knows, in place.
     package subscript(slot: UInt32) -> Element {
-        _read {
+        @inlinable _read {
             precondition(contains(slot), "nothing in this slot")
             yield elements.span[Int(places[Int(slot)])]
         }
-        _modify {
+        @inlinable _modify {
             precondition(contains(slot), "nothing in this slot")
             yield &elements[Int(places[Int(slot)])]
         }

@@ -1,18 +1,18 @@
 /// A name for an element of a `SlotMap`: its slot, and how often that slot had been used before. A name that outlives
 /// its element never names another one.
-package struct SlotID: Sendable, Hashable {
-    package let slot: UInt32
-    package let generation: UInt32
+@usableFromInline package struct SlotID: Sendable, Hashable {
+    @usableFromInline package let slot: UInt32
+    @usableFromInline package let generation: UInt32
 
-    package init(slot: UInt32, generation: UInt32) {
+    @inlinable package init(slot: UInt32, generation: UInt32) {
         self.slot = slot
         self.generation = generation
     }
 
     /// Both parts in one number, which is never 0.
-    package var rawValue: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+    @inlinable package var rawValue: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
 
-    package init(rawValue: UInt64) {
+    @inlinable package init(rawValue: UInt64) {
         slot = UInt32(truncatingIfNeeded: rawValue)
         generation = UInt32(truncatingIfNeeded: rawValue >> 32)
     }

@@ -60,6 +60,16 @@ package struct InspectionResult: Sendable, Equatable {
         case noise
         /// A ping that cannot be answered, because the peer does not read.
         case unanswerable
+
+        // In other modules, comparisons of enumerations ask the runtime for the conformance, and copy.
+
+        package var isNothing: Bool {
+            if case .nothing = self { true } else { false }
+        }
+
+        package var isUnanswerable: Bool {
+            if case .unanswerable = self { true } else { false }
+        }
     }
 
     /// Pings of the peer that were answered.
@@ -75,6 +85,14 @@ package struct InspectionResult: Sendable, Equatable {
     package init() {}
 
     package var noise: Int { answered + confirmed + absorbed }
+
+    /// Whether there is anything for the owner, which is to be woken.
+    package var wakesOwner: Bool {
+        switch rest {
+        case .nothing, .partial: false
+        case .significant, .noise, .unanswerable: true
+        }
+    }
 }
 
 /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
@@ -126,9 +144,9 @@ struct Offload: Sendable, Equatable {
         var wakesAvoided: UInt32 = 0
     }
 
-    init(at now: Instant, _ settings: Settings.Offload) {
+    init(at now: Instant, _ rate: NoiseRate) {
         lastPing = now
-        allowedSince = settings.fullAllowance(at: now)
+        allowedSince = rate.fullAllowance(at: now)
     }
 
     var counters: OffloadCounters {
@@ -151,23 +169,31 @@ struct Offload: Sendable, Equatable {
     // MARK: Rate limit for noise
 
     /// The number of pieces of noise that may be handled now.
-    func allowance(at now: Instant, _ settings: Settings.Offload) -> Int {
-        let passed = now.since(max(allowedSince, settings.fullAllowance(at: now))).nanoseconds
-        return Int(clamping: max(0, passed) / settings.noisePause)
+    func allowance(at now: Instant, _ rate: NoiseRate) -> Int {
+        let since = max(allowedSince, rate.fullAllowance(at: now))
+        let (passed, overflow) = now.nanoseconds.subtractingReportingOverflow(since.nanoseconds)
+        return Int(clamping: max(0, overflow ? .max : passed) / rate.pause)
     }
 
-    mutating func use(_ count: Int, at now: Instant, _ settings: Settings.Offload) {
-        let used = Int64(min(count, allowance(at: now, settings))) * settings.noisePause
-        allowedSince = max(allowedSince, settings.fullAllowance(at: now)) + .nanoseconds(used)
+    mutating func use(_ count: Int, at now: Instant, _ rate: NoiseRate) {
+        let used = Int64(min(count, allowance(at: now, rate))) * rate.pause
+        allowedSince = max(allowedSince, rate.fullAllowance(at: now)).advanced(byNanoseconds: used)
     }
 }
 
-extension Settings.Offload {
-    fileprivate var noisePause: Int64 { max(1, noiseInterval.nanoseconds) }
+/// The settings of the token bucket in nanoseconds, converted once and not with each ping.
+struct NoiseRate: Sendable, Equatable {
+    /// The time in which one token is added.
+    let pause: Int64
+    /// The time in which an empty bucket becomes full.
+    private let capacity: Int64
+
+    init(_ settings: Settings.Offload) {
+        pause = max(1, settings.noiseInterval.nanoseconds)
+        let (length, overflows) = pause.multipliedReportingOverflow(by: Int64(max(1, settings.noiseBurst)))
+        capacity = overflows ? .max : length
+    }
 
     /// The value of `allowedSince` at which the bucket is full now.
-    fileprivate func fullAllowance(at now: Instant) -> Instant {
-        let (length, overflows) = noisePause.multipliedReportingOverflow(by: Int64(max(1, noiseBurst)))
-        return now - .nanoseconds(overflows ? .max : length)
-    }
+    func fullAllowance(at now: Instant) -> Instant { now.advanced(byNanoseconds: -capacity) }
 }

@@ -4,23 +4,25 @@
 /// of other processes, `Parking` for sockets of its own process.
 struct PingScheduler: Sendable, Equatable {
     private var offloads = SideTable<Offload>()
-    /// By slot. Never iterated, because a dictionary's order is not deterministic.
-    private var pending: [UInt32: Offload.Pending] = [:]
+    private var pending = SideTable<Offload.Pending>()
     private var schedule: KeepAliveSchedule
     private var deadlines = DeadlineQueue()
     private var terms = TermsTable()
     private var settings: Settings
+    private var rate: NoiseRate
     /// The totals of removed sockets.
     private var goneCounters = OffloadCounters()
 
     init(_ settings: Settings) {
         self.settings = settings
+        rate = NoiseRate(settings.offload)
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
     /// Applies new settings.
     mutating func change(_ settings: Settings) {
         self.settings = settings
+        rate = NoiseRate(settings.offload)
         schedule.lead = settings.keepAlive.lead
     }
 
@@ -48,7 +50,7 @@ struct PingScheduler: Sendable, Equatable {
     // MARK: Sockets come and go
 
     mutating func add(_ slot: UInt32, at now: Instant) {
-        offloads.insert(Offload(at: now, settings.offload), at: slot)
+        offloads.insert(Offload(at: now, rate), at: slot)
     }
 
     mutating func remove(_ slot: UInt32) {
@@ -80,7 +82,9 @@ struct PingScheduler: Sendable, Equatable {
     mutating func end(_ slot: UInt32) {
         offloads[slot].isActive = false
         setTerms(slot, nil)
-        if pending[slot]?.partialUntil != nil { offloads[slot].hasLeftBeginning = true }
+        if pending.contains(slot), pending[slot].partialUntil != nil {
+            offloads[slot].hasLeftBeginning = true
+        }
         setPending(slot, nil)
         schedule.set(slot, to: nil)
         deadlines.set(slot, to: nil)
@@ -95,7 +99,7 @@ struct PingScheduler: Sendable, Equatable {
 
     /// The number of pieces of noise that may be handled now.
     func allowance(_ slot: UInt32, at now: Instant) -> Int {
-        offloads[slot].allowance(at: now, settings.offload)
+        offloads[slot].allowance(at: now, rate)
     }
 
     /// Records and counts the result of inspecting a sleeping client's socket.
@@ -105,11 +109,11 @@ struct PingScheduler: Sendable, Equatable {
         count(inspection, slot, at: now)
         switch inspection.rest {
         case .nothing:
-            setPartial(slot, until: nil)
+            if pending.contains(slot) { setPartial(slot, until: nil) }
             if inspection.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
         case .partial:
             // A new incomplete message gets its own time limit.
-            if inspection.noise > 0 || pending[slot]?.partialUntil == nil {
+            if inspection.noise > 0 || partialUntil(slot) == nil {
                 setPartial(slot, until: now + settings.offload.partialTimeout)
             }
             if inspection.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
@@ -123,9 +127,12 @@ struct PingScheduler: Sendable, Equatable {
         return nil
     }
 
-    /// Call after `apply` if the owner is not woken.
+    /// Whether a socket waits for an answer or for the rest of a message.
+    func isPending(_ slot: UInt32) -> Bool { pending.contains(slot) }
+
+    /// Call after `apply` if the owner is not woken, and if the socket waits for something or did before.
     mutating func reschedule(_ slot: UInt32, at now: Instant) {
-        if pending[slot]?.awaited == nil, schedule.contains(slot) {
+        if !isAwaitingAnswer(slot), schedule.contains(slot) {
             deadlines.set(slot, to: nextDeadline(of: slot))
         } else {
             arrange(slot, at: now)
@@ -133,13 +140,13 @@ struct PingScheduler: Sendable, Equatable {
     }
 
     private mutating func count(_ inspection: InspectionResult, _ slot: UInt32, at now: Instant) {
-        offloads[slot].use(inspection.noise, at: now, settings.offload)
+        offloads[slot].use(inspection.noise, at: now, rate)
         var counters = offloads[slot].counters
         counters.answered += UInt64(inspection.answered)
         counters.confirmed += UInt64(inspection.confirmed)
         counters.absorbed += UInt64(inspection.confirmed + inspection.absorbed)
         offloads[slot].counters = counters
-        if !inspection.isAwaitingAnswer { setAwaited(slot, nil) }
+        if !inspection.isAwaitingAnswer, isAwaitingAnswer(slot) { setAwaited(slot, nil) }
     }
 
     // MARK: Pings
@@ -188,8 +195,8 @@ struct PingScheduler: Sendable, Equatable {
     mutating func popDeadline(at now: Instant) -> UInt32? { deadlines.popDue(at: now) }
 
     mutating func reachDeadline(_ slot: UInt32, at now: Instant) -> Due? {
-        if let until = pending[slot]?.partialUntil, now >= until { return .beginning }
-        guard var awaited = pending[slot]?.awaited else { return nil }
+        if let until = partialUntil(slot), now >= until { return .beginning }
+        guard var awaited = awaited(slot) else { return nil }
         if now >= awaited.until { return .answer }
         var due: Due?
         if let at = awaited.repeatAt, now >= at {
@@ -205,11 +212,11 @@ struct PingScheduler: Sendable, Equatable {
         return due
     }
 
-    func isAwaitingAnswer(_ slot: UInt32) -> Bool { pending[slot]?.awaited != nil }
+    func isAwaitingAnswer(_ slot: UInt32) -> Bool { pending.contains(slot) && pending[slot].awaited != nil }
 
     /// Whether an answer is overdue.
     func isUnanswered(_ slot: UInt32, at now: Instant) -> Bool {
-        guard let awaited = pending[slot]?.awaited else { return false }
+        guard let awaited = awaited(slot) else { return false }
         return now >= awaited.until
     }
 
@@ -238,7 +245,7 @@ struct PingScheduler: Sendable, Equatable {
 
     /// A socket's next deadline, apart from its next ping.
     private func nextDeadline(of slot: UInt32) -> Instant? {
-        offloads[slot].isActive ? pending[slot]?.nextDeadline : nil
+        offloads[slot].isActive && pending.contains(slot) ? pending[slot].nextDeadline : nil
     }
 
     private func terms(of slot: UInt32) -> PingTerms? {
@@ -251,20 +258,27 @@ struct PingScheduler: Sendable, Equatable {
         offloads[slot].terms = new.map { terms.assign($0, for: slot) } ?? TermsTable.none
     }
 
+    private func awaited(_ slot: UInt32) -> Offload.Awaited? {
+        pending.contains(slot) ? pending[slot].awaited : nil
+    }
+
+    private func partialUntil(_ slot: UInt32) -> Instant? {
+        pending.contains(slot) ? pending[slot].partialUntil : nil
+    }
+
     private mutating func setAwaited(_ slot: UInt32, _ awaited: Offload.Awaited?) {
-        setPending(slot, .init(awaited: awaited, partialUntil: pending[slot]?.partialUntil))
+        setPending(slot, .init(awaited: awaited, partialUntil: partialUntil(slot)))
     }
 
     private mutating func setPartial(_ slot: UInt32, until: Instant?) {
-        setPending(slot, .init(awaited: pending[slot]?.awaited, partialUntil: until))
+        setPending(slot, .init(awaited: awaited(slot), partialUntil: until))
     }
 
     private mutating func setPending(_ slot: UInt32, _ new: Offload.Pending?) {
         if let new, new.awaited != nil || new.partialUntil != nil {
-            pending[slot] = new
-        } else if pending.removeValue(forKey: slot) != nil, pending.isEmpty, pending.capacity > 1_024 {
-            // A large burst of simultaneous pings is over: free its memory.
-            pending = [:]
+            pending.insert(new, at: slot)
+        } else if pending.contains(slot) {
+            pending.remove(slot, keepsPlaces: true)
         }
     }
 }

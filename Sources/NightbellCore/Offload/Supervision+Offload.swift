@@ -109,15 +109,48 @@ extension Supervision {
         return pings[token.slot].isActive
     }
 
-    /// The number of pieces of noise that may be handled now.
-    package func noiseAllowance(_ token: SocketToken, at now: Instant) -> Int {
-        guard isOffloading(token) else { return 0 }
-        return pings.allowance(token.slot, at: elapsed(at: now))
+    /// The owner of a socket with new data, and the number of pieces of noise that may be handled now. nil: the data is for
+    /// the owner.
+    package func inspectionTerms(
+        _ token: SocketToken, at now: Instant
+    ) -> (owner: ClientID, allowance: Int)? {
+        guard isOffloading(token) else { return nil }
+        return (sockets[token.id].owner, pings.allowance(token.slot, at: elapsed(at: now)))
     }
 
     // MARK: What arrives
 
-    mutating func inspected(
+    /// Handles an `Event.inspected`. The edge calls it with each ping: an event has room for everything else as well, and is
+    /// copied.
+    package mutating func noteInspection(
+        _ token: SocketToken, _ inspection: InspectionResult, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        guard sockets.contains(token.id) else { return }
+        let owner = sockets[token.id].owner
+        catchUp(owner, at: now, into: &actions)
+        guard !absorb(token, inspection, at: now) else { return }
+        inspected(token, inspection, at: now, into: &actions)
+        settle(owner, at: now, into: &actions)
+    }
+
+    /// Handles a result that changes nothing for the owner, the usual one.
+    ///
+    /// - Returns: whether it is one.
+    private mutating func absorb(_ token: SocketToken, _ inspection: InspectionResult, at now: Instant)
+        -> Bool
+    {
+        guard !inspection.wakesOwner, isOffloading(token) else { return false }
+        let elapsed = elapsed(at: now)
+        let wasPending = pings.isPending(token.slot)
+        _ = pings.apply(inspection, token.slot, at: elapsed)
+        touchOffload(token)
+        // Most pings are the peer's, and change no deadline.
+        if wasPending || pings.isPending(token.slot) { pings.reschedule(token.slot, at: elapsed) }
+        return true
+    }
+
+    private mutating func inspected(
         _ token: SocketToken, _ inspection: InspectionResult, at now: Instant,
         into actions: inout ActionBuffer
     ) {

@@ -21,19 +21,22 @@ struct ChangeSet: Sendable, Equatable {
     /// Memory is short for longer than it was known to be.
     var hasPressure = false
 
-    var isEmpty: Bool {
-        clients.isEmpty && offloads.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty
-            && ownerships.isEmpty && endedOwnerships.isEmpty && !hasPressure
+    var isEmpty: Bool { offloads.isEmpty && isOfPings }
+
+    /// Whether nothing but pings has changed.
+    var isOfPings: Bool {
+        clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
+            && endedOwnerships.isEmpty && !hasPressure
     }
 
     mutating func removeAll() {
-        clients.removeAll(keepingCapacity: true)
-        beginnings.removeAll(keepingCapacity: true)
-        tasks.removeAll(keepingCapacity: true)
-        ends.removeAll(keepingCapacity: true)
-        offloads.removeAll(keepingCapacity: true)
-        ownerships.removeAll(keepingCapacity: true)
-        endedOwnerships.removeAll(keepingCapacity: true)
+        clients.empty()
+        beginnings.empty()
+        tasks.empty()
+        ends.empty()
+        offloads.empty()
+        ownerships.empty()
+        endedOwnerships.empty()
         hasPressure = false
     }
 }
@@ -82,12 +85,22 @@ extension Supervision {
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.
     package mutating func persistChanges(in log: inout some RecoveryLog) {
         guard !changes.isEmpty else { return }
+        if changes.isOfPings { return persistPings(in: &log) }
         var changes = ChangeSet()
         swap(&changes, &self.changes)
         untouch(changes)
         log.apply(changes, of: self)
         changes.removeAll()
         swap(&changes, &self.changes)
+    }
+
+    /// The usual changes while clients sleep.
+    private mutating func persistPings(in log: inout some RecoveryLog) {
+        for index in changes.offloads.indices {
+            let token = changes.offloads[index]
+            if let offload = offloadSnapshot(of: token) { log.store(offload, of: token) }
+        }
+        changes.offloads.removeAll(keepingCapacity: true)
     }
 
     /// As `persistChanges`, without a log.
@@ -100,5 +113,12 @@ extension Supervision {
         for client in changes.clients where clients.contains(client.id) {
             clients[client.id].isTouched = false
         }
+    }
+}
+
+extension Array {
+    /// Keeps the capacity. Most arrays of a change are empty, and need no call of the runtime.
+    fileprivate mutating func empty() {
+        if !isEmpty { removeAll(keepingCapacity: true) }
     }
 }

@@ -1,42 +1,44 @@
+// Inlinable: the edge's tables use them in each lookup.
+
 /// Names a running client within one supervisor. Opaque; never used again for another client.
-package struct ClientID: Sendable, Hashable {
-    let id: SlotID
+@usableFromInline package struct ClientID: Sendable, Hashable {
+    @usableFromInline let id: SlotID
 
     init(_ id: SlotID) {
         self.id = id
     }
 
     /// Its index in the edge's tables. Reused for later clients.
-    package var slot: UInt32 { id.slot }
+    @inlinable package var slot: UInt32 { id.slot }
 
-    package var rawValue: UInt64 { id.rawValue }
+    @inlinable package var rawValue: UInt64 { id.rawValue }
 
-    package init(rawValue: UInt64) {
+    @inlinable package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 }
 
 /// Names an adopted socket. Opaque to clients; never used again for another socket.
-package struct SocketToken: Sendable, Hashable {
-    let id: SlotID
+@usableFromInline package struct SocketToken: Sendable, Hashable {
+    @usableFromInline let id: SlotID
 
     init(_ id: SlotID) {
         self.id = id
     }
 
     /// Its index in the edge's tables. Reused for later sockets.
-    package var slot: UInt32 { id.slot }
+    @inlinable package var slot: UInt32 { id.slot }
 
     /// How often that slot had been used before.
-    package var generation: UInt32 { id.generation }
+    @inlinable package var generation: UInt32 { id.generation }
 
-    package var rawValue: UInt64 { id.rawValue }
+    @inlinable package var rawValue: UInt64 { id.rawValue }
 
-    package init(rawValue: UInt64) {
+    @inlinable package init(rawValue: UInt64) {
         id = SlotID(rawValue: rawValue)
     }
 
-    package init(slot: UInt32, generation: UInt32) {
+    @inlinable package init(slot: UInt32, generation: UInt32) {
         id = SlotID(slot: slot, generation: generation)
     }
 }

@@ -8,31 +8,31 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// The state of a socket, as far as it can be seen without reading.
-package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
-    package let rawValue: UInt8
+/// The state of a socket, as far as it can be seen without reading. Inlinable, because it is tested for each ping.
+@usableFromInline package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
+    @usableFromInline package let rawValue: UInt8
 
-    package init(rawValue: UInt8) {
+    @inlinable package init(rawValue: UInt8) {
         self.rawValue = rawValue
     }
 
-    package static let readable = Conditions(rawValue: 1)
+    @inlinable package static var readable: Conditions { Conditions(rawValue: 1) }
     /// The peer closed its half: there may be bytes before the end.
-    package static let peerClosed = Conditions(rawValue: 2)
+    @inlinable package static var peerClosed: Conditions { Conditions(rawValue: 2) }
     /// Both halves are closed.
-    package static let hangUp = Conditions(rawValue: 4)
-    package static let error = Conditions(rawValue: 8)
+    @inlinable package static var hangUp: Conditions { Conditions(rawValue: 4) }
+    @inlinable package static var error: Conditions { Conditions(rawValue: 8) }
 
     // Conditions that the kernel does not report; the supervisor finds them out while the owner sleeps.
 
     /// A ping sent in the owner's name was not answered in time.
-    package static let unanswered = Conditions(rawValue: 16)
+    @inlinable package static var unanswered: Conditions { Conditions(rawValue: 16) }
     /// The peer sends more pings than the rate limit allows.
-    package static let flooded = Conditions(rawValue: 32)
+    @inlinable package static var flooded: Conditions { Conditions(rawValue: 32) }
     /// A ping, or the answer to one, could not be sent: the peer does not read.
-    package static let unanswerable = Conditions(rawValue: 64)
+    @inlinable package static var unanswerable: Conditions { Conditions(rawValue: 64) }
     /// The kernel has given the connection up, because no data reaches the peer.
-    package static let pathLost = Conditions(rawValue: 128)
+    @inlinable package static var pathLost: Conditions { Conditions(rawValue: 128) }
 
     static let foundOut: Conditions = [.unanswered, .flooded, .unanswerable, .pathLost]
 }

@@ -32,6 +32,7 @@ package struct XMPPProfile: ProtocolProfile {
     }
 
     var longestNoise: Int { 2_048 }
+    /// The delegated state, as it is now.
     var delegated: DelegatedValues {
         hasCounters ? .stanzaCounters(received: received, sent: sent) : .nothing
     }

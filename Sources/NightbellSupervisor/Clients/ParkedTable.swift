@@ -76,7 +76,7 @@ struct ParkedTable: ~Copyable {
         case .some(let held):
             // A socket with a profile is reported again and again, until its owner has to be woken.
             try loop.urgent.arm(
-                held.descriptor.rawValue, held.isOffloaded ? .edge : .oneShot,
+                held.descriptor.rawValue, held.isOffloaded ? .edgeWithUrgentData : .oneShot,
                 isMember: held.watching != .not, token: held.watchToken(token).rawValue)
         case .none:
             return

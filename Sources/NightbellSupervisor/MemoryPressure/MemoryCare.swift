@@ -33,7 +33,7 @@ extension Supervisor {
     /// takes some ten microseconds, once as many connections and sockets have gone as a fixed share of those
     /// there are now: clients may have gone without their sockets.
     func giveMemoryBack() {
-        let population = connections.count + supervision.socketCount
+        let population = connections.count + ask { $0.socketCount }
         let isMuchTakenOver = memory.hasRecovered && population >= Self.worthwhile
         guard memory.departures >= max(Self.worthwhile, population / 64) || isMuchTakenOver else { return }
         memory.hasRecovered = false

@@ -64,10 +64,7 @@ extension Journal {
     }
 
     func store(_ offload: RecoverySnapshot.Offload, of token: SocketToken) {
-        let words = offload.words
-        for index in words.indices {
-            sharedState.setWide(Int(token.slot), Wide.progress + index, to: words[index])
-        }
+        sharedState.setWide(Int(token.slot), from: Wide.progress, to: offload.words)
     }
 
     func storeFormerOptions(_ former: TCPKeepAlive?, of token: SocketToken) {

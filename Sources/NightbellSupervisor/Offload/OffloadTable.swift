@@ -1,3 +1,4 @@
+import EventLoop
 import Glibc
 import LinuxSystem
 import NightbellCore
@@ -19,8 +20,10 @@ struct OffloadedSocket: Sendable {
     var owesReturn = false
     /// The delegated state was lost with a worker that died.
     var hasLost = false
-    /// It is in the backlog.
-    var isWaiting = false
+    /// Urgent data, read or unread, may be among the input.
+    var mayHaveMark = true
+    /// Its events while it is in the backlog.
+    var waiting: Ready?
     /// The profile is in effect.
     var isActive = false
     /// The original kernel keep-alives, while others are set.
@@ -33,6 +36,40 @@ struct OffloadedSocket: Sendable {
     init(_ settings: ProfileSettings, _ transport: Transport) throws(SettingsError) {
         self.settings = settings
         profile = try Profile(settings, over: transport)
+    }
+
+    /// Inspects the input while the owner sleeps, and handles the noise. One call for everything that is to be known of the
+    /// socket: each access of its own would copy the profile.
+    ///
+    /// - Parameter ready: all that the kernel has reported since the last inspection; nil: that is not known.
+    /// - Returns: nil: the profile is not in effect.
+    mutating func inspect(
+        _ token: SocketToken, _ descriptor: CInt, _ ready: Ready?, allowance: Int,
+        with engine: inout OffloadEngine, _ journal: Journal?
+    ) -> InspectionResult? {
+        guard isActive else { return nil }
+        guard profile.isDelegated else { return inspect(descriptor, ready, allowance, &engine) }
+        journal?.invalidateDelegated(token)
+        defer { journal?.storeDelegated(profile.delegated, of: token) }
+        return inspect(descriptor, ready, allowance, &engine)
+    }
+
+    private mutating func inspect(
+        _ descriptor: CInt, _ ready: Ready?, _ allowance: Int, _ engine: inout OffloadEngine
+    ) -> InspectionResult {
+        // The kernel reports each arrival: a socket that had no mark has none as long as no urgent data is reported.
+        if let ready, !ready.failed, !ready.hasUrgentData, !mayHaveMark {
+            let conditions = Conditions(rawValue: (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0))
+            return engine.inspect(
+                descriptor, &profile, peer: peer, isLocal: isLocal, allowance: allowance, conditions,
+                mayHaveMark: false)
+        }
+        let inspection = engine.inspect(
+            descriptor, &profile, peer: peer, isLocal: isLocal, allowance: allowance,
+            Conditions(Poll.now(descriptor)))
+        // Input that is inspected before its event is handled may end in front of urgent data.
+        mayHaveMark = ready == nil || !inspection.rest.isNothing
+        return inspection
     }
 }
 

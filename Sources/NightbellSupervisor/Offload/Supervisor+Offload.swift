@@ -1,3 +1,4 @@
+import EventLoop
 import Keeper
 import LinuxSystem
 import NightbellCore
@@ -16,6 +17,7 @@ extension Supervisor {
             return followUps.append(.delegatedStateLost(token))
         }
         let isTakenUp = offload[token].isActive
+        offload[token].mayHaveMark = true
         offload[token].peer = SocketAddress(peerOf: descriptor).flatMap { Endpoint($0) }
         offload[token].isLocal = SocketTraffic.mayCarryDescriptors(descriptor)
         if !isTakenUp {
@@ -23,7 +25,7 @@ extension Supervisor {
             offload[token].isActive = true
         }
         if case .tcp(let settings) = offload[token].settings { setKeepAlive(token, settings, descriptor) }
-        if offload[token].profile.delegated != .nothing { storeDelegated(token) }
+        if offload[token].profile.isDelegated { storeDelegated(token) }
         followUps.append(
             .offloadBegan(
                 token, OffloadEngine.terms(of: offload[token].profile, descriptor),
@@ -83,34 +85,32 @@ extension Supervisor {
 
     // MARK: Input
 
-    /// A socket with a profile fired.
-    func offloadedSocketFired(_ token: SocketToken) {
-        guard let owner = ask({ $0.isOffloading(token) ? $0.owner(of: token) : nil }),
-            offload.contains(token), offload[token].isActive,
-            // It may read its sockets already.
-            unsafe !earlyWaker.hasThawed(owner.slot)
-        else {
-            guard let descriptor = parked.descriptor(of: token) else { return }
-            parked.noteFired(token)
-            return feed(.fired(token, Conditions(Poll.now(descriptor))))
+    /// A socket with a profile fired. Call `flush` afterwards.
+    ///
+    /// - Parameter ready: the event.
+    /// - Returns: whether only noise has arrived, which changes nothing for the owner.
+    func offloadedSocketFired(_ token: SocketToken, _ ready: Ready?) -> Bool {
+        // An owner that has been thawed may read its sockets already.
+        if let (owner, allowance) = ask({ $0.inspectionTerms(token, at: now) }),
+            unsafe !earlyWaker.hasThawed(owner.slot), let inspection = inspect(token, ready, allowance)
+        {
+            supervision.noteInspection(token, inspection, at: now, into: &buffer)
+            return !inspection.wakesOwner
         }
-        if let inspection = inspect(token) { feed(.inspected(token, inspection)) }
+        guard let descriptor = parked.descriptor(of: token) else { return true }
+        parked.noteFired(token)
+        let conditions = Conditions(Poll.now(descriptor))
+        supervision.handle(.fired(token, conditions), at: now, into: &buffer)
+        return false
     }
 
-    /// Inspects a sleeper's socket, and handles the noise.
-    private func inspect(_ token: SocketToken) -> InspectionResult? {
-        guard let descriptor = parked.descriptor(of: token) else { return nil }
-        let isDelegated = offload[token].profile.delegated != .nothing
-        if isDelegated { journal?.invalidateDelegated(token) }
-        let allowance = ask { $0.noiseAllowance(token, at: now) }
-        let (peer, isLocal) = (offload[token].peer, offload[token].isLocal)
-        let inspection = engine.inspect(
-            descriptor, &offload[token].profile, peer: peer, isLocal: isLocal, allowance: allowance)
-        switch inspection.rest {
-        case .nothing, .partial: break
-        case .significant, .noise, .unanswerable: parked.noteFired(token)
-        }
-        if isDelegated { storeDelegated(token) }
+    /// Inspects a sleeper's socket, and handles the noise. nil: its profile is not in effect.
+    private func inspect(_ token: SocketToken, _ ready: Ready?, _ allowance: Int) -> InspectionResult? {
+        guard let descriptor = parked.descriptor(of: token), offload.contains(token),
+            let inspection = offload[token].inspect(
+                token, descriptor, ready, allowance: allowance, with: &engine, journal)
+        else { return nil }
+        if inspection.wakesOwner { parked.noteFired(token) }
         return inspection
     }
 
@@ -121,16 +121,16 @@ extension Supervisor {
             let descriptor = parked.descriptor(of: token)
         else { return }
         let former = offload[token].profile
-        let isDelegated = former.delegated != .nothing
+        let isDelegated = former.isDelegated
         if isDelegated { journal?.invalidateDelegated(token) }
         defer { if isDelegated { storeDelegated(token) } }
-        let random = again ? offload[token].pingRandom : engine.nextRandom()
+        let random = again ? offload[token].pingRandom : engine.nextRandom(for: former)
         let peer = offload[token].peer
         guard engine.makePing(&offload[token].profile, peer: peer, random: random, again: again) else {
             if !again { followUps.append(.pingOmitted(token)) }
             return
         }
-        if !again {
+        if !again, former.usesRandomNumbers {
             offload[token].pingRandom = random
             journal?.notePing(random, of: token)
         }
@@ -140,7 +140,9 @@ extension Supervisor {
     }
 
     func lookForAnswer(_ token: SocketToken) {
-        if ask({ $0.isOffloading(token) }), offload.contains(token), let inspection = inspect(token) {
+        if let terms = ask({ $0.inspectionTerms(token, at: now) }),
+            let inspection = inspect(token, nil, terms.allowance)
+        {
             followUps.append(.inspected(token, inspection))
         }
         followUps.append(.answerLookedFor(token))

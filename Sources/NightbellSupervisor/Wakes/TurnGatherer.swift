@@ -75,19 +75,19 @@ struct TurnGatherer {
 }
 
 extension LoopExecutor {
-    /// Runs the loop until `stop`.
+    /// Runs the loop until `stop`, inside of `own`.
     ///
     /// - Parameters:
     ///   - early: called with the event of each parked socket as soon as it is known. True: its owner was thawed.
     ///   - turn: called with the events since the last turn, if there are any. If it is not whole, it has a portion of the
     ///     wakes and nothing else.
-    package func run(
+    package func runTurns(
         early: @escaping (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
     ) throws(LoopError) {
         onUrgent = early
         defer { onUrgent = { _ in false } }
         var gatherer = TurnGatherer()
-        try run { () throws(LoopError) in
+        try runTurns { () throws(LoopError) in
             let isWhole = try gatherer.gather(self)
             deliver(atMost: isWhole ? .max : TurnGatherer.portion) { turn($0, isWhole) }
             return isWhole

@@ -91,7 +91,7 @@ extension World {
     /// Absorbs noise, as much of it as is allowed.
     mutating func inspect(_ socket: SimulatedSocket) -> InspectionResult {
         var inspection = InspectionResult()
-        var allowance = core.noiseAllowance(socket.token, at: now)
+        var allowance = core.inspectionTerms(socket.token, at: now)?.allowance ?? 0
         if socket.isReset || socket.hasError {
             let isLost = socket.isStream && random.once(in: 2)
             inspection.rest = .significant(socket.conditions.union(isLost ? .pathLost : []))

@@ -126,7 +126,7 @@ import Testing
         }
         sleeper.sleep(nil)
         func allowance(_ sleeper: Sleeper) -> Int {
-            sleeper.bench.core.noiseAllowance(sleeper.token, at: sleeper.bench.now)
+            sleeper.bench.core.inspectionTerms(sleeper.token, at: sleeper.bench.now)?.allowance ?? 0
         }
         #expect(allowance(sleeper) == 4)
         _ = sleeper.inspect { $0.answered = 3 }

@@ -190,6 +190,29 @@ import Testing
         try scene.stop()
     }
 
+    /// Input of a socket that is known to have no urgent data is not searched for it: the kernel has to report it.
+    @Test(arguments: [true, false], ["", "nop\n"]) func urgentDataThatArrivesLaterIsTheOwners(
+        isLocal: Bool, before: String
+    ) throws {
+        let scene = try OffloadScene(isLocal ? try .unix(SOCK_STREAM) : try .tcp(), .lines())
+        try scene.sleep()
+        for count in 1...3 as ClosedRange<UInt64> {
+            try scene.pair.send("nop\n")
+            try scene.reaches("absorbed") { $0.absorbed == count }
+        }
+        if !before.isEmpty { try scene.pair.send(before) }
+        #expect(Glibc.send(scene.pair.far, "!", 1, Int32(MSG_OOB)) == 1)
+        try scene.pair.send("nop\n")
+        let wake = try scene.client.wake()
+        #expect(wake.reasons == [.socket] && wake.sockets[0].readable)
+        var urgent: UInt8 = 0
+        #expect(recv(scene.pair.near, &urgent, 1, Int32(MSG_OOB | MSG_DONTWAIT)) == 1)
+        #expect(urgent == UInt8(ascii: "!"))
+        #expect(scene.received(4) == "nop\n")
+        #expect(try scene.counters().absorbed == (before.isEmpty ? 3 : 4))
+        try scene.stop()
+    }
+
     /// Consuming bytes consumes the descriptors that come with them.
     @Test(arguments: [SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM].map { Int($0.rawValue) })
     func noiseThatBringsADescriptorIsTheOwners(type: Int) throws {
