@@ -73,15 +73,17 @@ package struct EpollSet: ~Copyable {
     /// - Parameters:
     ///   - milliseconds: how long to wait for an event; 0: not at all.
     ///   - limit: the most events to collect. The next call finds the rest, before it finds these again.
+    /// - Returns: whether there may be more.
     borrowing func collect(
         into list: UnsafeMutablePointer<ReadyList>, milliseconds: CInt, atMost limit: Int
-    ) throws(LoopError) {
+    ) throws(LoopError) -> Bool {
         let limit = min(CInt(clamping: limit), Self.capacity)
         let count = unsafe epoll_wait(descriptor.rawValue, found, limit, milliseconds)
         guard count >= 0 || errno == EINTR else {
             throw LoopError(code: .cannotRun, underlying: SystemError("epoll_wait"))
         }
         for index in 0..<max(0, Int(count)) { unsafe list.pointee.append(Ready(found[index])) }
+        return count < 0 || count == limit
     }
 }
 

@@ -32,6 +32,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     private let ownEvents: UnsafeMutablePointer<event>
     /// Whether an event of the urgent set ends the current pass of libevent.
     private var stopsAtUrgent = true
+    /// Whether the current pass has collected events of the urgent set.
+    private var hasCollected = false
     /// Whether the next turn begins at once, also without an event.
     package var hasWork = false
     /// Events that are not urgent, of the current pass.
@@ -63,10 +65,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe list.initialize(to: ReadyList())
         unsafe ownEvents = .allocate(capacity: 2)
         unsafe ownEvents.initialize(repeating: event(), count: 2)
-        try unsafe watchOwn(ownEvents, wakeupEvent.rawValue, priority: 1) { _, _, loop in
+        try unsafe watchOwn(ownEvents, wakeupEvent.rawValue, EV_READ, priority: 1) { _, _, loop in
             unsafe LoopExecutor.from(loop).list.pointee.isWakeupSignalled = true
         }
-        try unsafe watchOwn(ownEvents + 1, urgent.rawValue, priority: 0) { _, _, loop in
+        // Reported with each new event in it: otherwise the kernel would look into it once more after each collection.
+        try unsafe watchOwn(ownEvents + 1, urgent.rawValue, EV_READ | EV_ET, priority: 0) { _, _, loop in
             unsafe LoopExecutor.from(loop).reportUrgent()
         }
     }
@@ -105,11 +108,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     @unsafe private func watchOwn(
-        _ event: UnsafeMutablePointer<event>, _ descriptor: CInt, priority: CInt,
+        _ event: UnsafeMutablePointer<event>, _ descriptor: CInt, _ what: CInt, priority: CInt,
         _ callback: event_callback_fn
     ) throws(LoopError) {
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
-        let what = CShort(EV_READ | EV_PERSIST)
+        let what = CShort(what | EV_PERSIST)
         guard unsafe event_assign(event, base, descriptor, what, callback, context) == 0,
             unsafe event_priority_set(event, priority) == 0, unsafe event_add(event, nil) == 0
         else { throw LoopError(code: .cannotCreate, underlying: SystemError("event_add")) }
@@ -171,6 +174,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// - Returns: whether the urgent set was ready. Unless `waits`, its events are still to be collected.
     package func dispatch(waits: Bool) throws(LoopError) -> Bool {
         stopsAtUrgent = waits
+        hasCollected = false
         reported = 0
         setUrgentPriority()
         let flags = waits ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK
@@ -181,9 +185,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             urgentFailure = nil
             throw failure
         }
-        // In a pass that waits they are collected already.
-        defer { if waits { unsafe list.pointee.isUrgentReady = false } }
-        return unsafe list.pointee.isUrgentReady
+        return unsafe waits ? hasCollected : list.pointee.isUrgentReady
     }
 
     /// Whether libevent has found more events than it has reported.
@@ -200,9 +202,11 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     package func collectUrgent(
         waiting milliseconds: CInt, atMost limit: Int
     ) throws(LoopError) -> Bool {
-        unsafe list.pointee.isUrgentReady = false
         let first = unsafe list.pointee.count
-        try unsafe urgent.collect(into: list, milliseconds: milliseconds, atMost: limit)
+        // The set is not reported for events that it has had before.
+        unsafe list.pointee.isUrgentReady = true
+        unsafe list.pointee.isUrgentReady =
+            try urgent.collect(into: list, milliseconds: milliseconds, atMost: limit)
         var wasHandledEarly = false
         for index in first..<(unsafe list.pointee.count) where onUrgent(unsafe list.pointee[index]) {
             unsafe list.pointee.markHandledEarly(index)
@@ -235,7 +239,7 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
             } catch {
                 urgentFailure = error
             }
-            unsafe list.pointee.isUrgentReady = true
+            hasCollected = true
             _ = unsafe event_base_loopbreak(base)
             return
         }

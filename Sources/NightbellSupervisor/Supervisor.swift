@@ -227,7 +227,9 @@ public actor Supervisor {
     }
 
     func elapsed(_ deadline: Instant?) -> Instant? {
-        deadline.map { $0.advanced(byNanoseconds: clocks.nanosecondsSlept) }
+        // A closure of this actor would check each time that it is on the actor's thread.
+        guard let deadline else { return nil }
+        return deadline.advanced(byNanoseconds: clocks.nanosecondsSlept)
     }
 
     // MARK: One turn of the loop

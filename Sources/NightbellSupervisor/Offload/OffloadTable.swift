@@ -58,18 +58,22 @@ struct OffloadedSocket: Sendable {
         _ descriptor: CInt, _ ready: Ready?, _ allowance: Int, _ engine: inout OffloadEngine
     ) -> InspectionResult {
         // The kernel reports each arrival: a socket that had no mark has none as long as no urgent data is reported.
-        if let ready, !ready.failed, !ready.hasUrgentData, !mayHaveMark {
-            let conditions = Conditions(rawValue: (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0))
-            return engine.inspect(
-                descriptor, &profile, peer: peer, isLocal: isLocal, allowance: allowance, conditions,
-                mayHaveMark: false)
-        }
+        mayHaveMark = mayHaveMark || ready?.hasUrgentData ?? true
         let inspection = engine.inspect(
             descriptor, &profile, peer: peer, isLocal: isLocal, allowance: allowance,
-            Conditions(Poll.now(descriptor)))
+            ready.flatMap(Conditions.init(reported:)) ?? Conditions(Poll.now(descriptor)),
+            mayHaveMark: mayHaveMark)
         // Input that is inspected before its event is handled may end in front of urgent data.
-        mayHaveMark = ready == nil || !inspection.rest.isNothing
+        mayHaveMark = mayHaveMark && (ready == nil || !inspection.rest.isNothing)
         return inspection
+    }
+}
+
+extension Conditions {
+    /// nil: the socket has to be asked which failure it is.
+    fileprivate init?(reported ready: Ready) {
+        if ready.failed { return nil }
+        self.init(rawValue: (ready.readable ? 1 : 0) | (ready.closed ? 2 : 0))
     }
 }
 
