@@ -277,6 +277,7 @@ let package = Package(
         // Shared code and programs of the tests.
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .executableTarget(name: "nightbell-threads", path: "Tests/Threads"),
+        .executableTarget(name: "monitor-relay", path: "Tests/MonitorRelay"),
         .target(
             name: "EdgeTestSupport",
             dependencies: ["CLinux", "LinuxSystem"],
@@ -307,7 +308,7 @@ let package = Package(
             name: "SimulationTests", dependencies: ["NightbellCore", "Simulation"], swiftSettings: strict),
         .testTarget(
             name: "LinuxSystemTests",
-            dependencies: ["CLinux", "EdgeTestSupport", "LinuxSystem"],
+            dependencies: ["CLinux", "CTestSupport", "EdgeTestSupport", "LinuxSystem"],
             swiftSettings: settings),
         .testTarget(
             name: "EventLoopTests",
@@ -330,8 +331,8 @@ let package = Package(
             name: "NightbellSupervisorTests",
             dependencies: [
                 "NightbellSupervisor", "NightbellCore", "NightbellWire", "LinuxSystem", "EventLoop", "Keeper",
-                "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell", "nightbelld",
-                "scripted-client", "websocket-server",
+                "Launching", "Suspension", "CTestSupport", "EdgeTestSupport", "nightbell",
+                "nightbell-monitor", "nightbelld", "monitor-relay", "scripted-client", "websocket-server",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -27,6 +27,10 @@ package struct DaemonSettings: Sendable, Equatable {
     package var pressureWindow: Duration = .seconds(2)
     /// Whether the memory of a suspended client is written to swap at once.
     package var pageOut = Switch.off
+    /// Whether the machine is observed when a client needs that.
+    package var monitor = Monitoring.auto
+    /// The program that observes it; empty: the one beside this one.
+    package var monitorProgram = ""
     /// The log level.
     package var logLevel: Logger.Level = .info
     /// How long a new control connection may stay silent.
@@ -66,6 +70,10 @@ package struct DaemonSettings: Sendable, Equatable {
 
     package enum Keeping: String, Sendable, CaseIterable {
         case on, off
+    }
+
+    package enum Monitoring: String, Sendable, CaseIterable {
+        case auto, off
     }
 
     /// How clients are stopped.

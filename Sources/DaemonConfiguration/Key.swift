@@ -23,7 +23,7 @@ package struct Key: Sendable {
     package var needsStart: Bool {
         let names = [
             "socket", "socketMode", "runtimeDirectory", "stateDirectory", "suspension.method",
-            "suspension.cgroupParent", "memoryPressure.pageOut",
+            "suspension.cgroupParent", "memoryPressure.pageOut", "monitor", "monitorProgram",
         ]
         return names.contains(name) || name.hasPrefix("keeper.")
     }

@@ -4,8 +4,8 @@ import NightbellCore
 /// All configuration keys, in the order in which they are documented.
 package enum Keys {
     package static let all: [Key] =
-        paths + keeper + budgets + keepAlive + offload + suspension + wakes + launches + memoryPressure
-        + quotas
+        paths + keeper + budgets + keepAlive + fetch + offload + suspension + wakes + launches
+        + memoryPressure + machine + quotas
         + rest
 
     /// The key of that name, or nil.
@@ -63,6 +63,9 @@ package enum Keys {
             "budgets.termination", \.supervision.budgets.termination,
             "From the notice of termination to the kill."),
         .duration(
+            "budgets.fetch", \.supervision.budgets.fetch, atLeast: .milliseconds(10),
+            "The time for a fetch; a client that has not completed it by then is terminated."),
+        .duration(
             "budgets.mediaLapse", \.supervision.budgets.mediaLapse,
             "How long media counts as playing after its last sign."),
     ]
@@ -77,6 +80,31 @@ package enum Keys {
         .duration(
             "keepAlive.lead", \.supervision.keepAlive.lead,
             "The timer aims this long before the end of a window, so that scheduling does not make it late."),
+    ]
+
+    private static let fetch: [Key] = [
+        .duration(
+            "fetch.minimumInterval", \.supervision.fetch.minimumInterval, atLeast: .milliseconds(10),
+            "The shortest pause between two fetches of a client, and after its time in the foreground."),
+        .count(
+            "fetch.perDay", \.supervision.fetch.perDay, 1...255,
+            "The maximum number of fetches of a client in a day; one with a bad score has fewer."),
+        .count(
+            "fetch.concurrent", \.supervision.fetch.concurrent, 1...1_000,
+            "The maximum number of fetches at a time."),
+        .duration(
+            "fetch.slack", \.supervision.fetch.slack,
+            "How much earlier than planned a fetch may begin, because the machine is awake."),
+        .duration(
+            "fetch.fresh", \.supervision.fetch.fresh, atLeast: .milliseconds(10),
+            "How long data counts as fresh after a fetch."),
+        .count(
+            "fetch.processorPressure", \.supervision.fetch.processorPressure, 1...101,
+            "Fetches wait while processes wait for a processor this share of the time, in percent; 101: never."
+        ),
+        .count(
+            "fetch.memoryPressure", \.supervision.fetch.memoryPressure, 1...101,
+            "Fetches wait while processes wait for memory this share of the time, in percent; 101: never."),
     ]
 
     private static let offload: [Key] = [
@@ -182,6 +210,23 @@ package enum Keys {
         .choice(
             "memoryPressure.pageOut", \.pageOut,
             "Whether the memory of a suspended client is written to swap at once."),
+    ]
+
+    private static let machine: [Key] = [
+        .choice(
+            "monitor", \.monitor,
+            "Whether nightbell-monitor is started when a client needs to know about the machine: its network, its sleep."
+        ),
+        .file(
+            "monitorProgram", \.monitorProgram, limit: 4_000, mayBeEmpty: true,
+            "The program nightbell-monitor; nothing: the one beside nightbelld."),
+        .duration(
+            "sleep.horizon", \.supervision.sleep.horizon,
+            "Keep-alive handlers that would be due within this time run before the machine sleeps."),
+        .duration(
+            "sleep.delay", \.supervision.sleep.delay,
+            "How long the machine's sleep is delayed for that at most; logind permits InhibitDelayMaxSec (5s)."
+        ),
     ]
 
     private static let quotas: [Key] = [

@@ -59,11 +59,18 @@ package struct ClockPair: Sendable {
 package struct TimerDescriptor: ~Copyable, Sendable {
     private let descriptor: OwnedDescriptor
 
-    package init() throws(SystemError) {
+    /// - Parameter wakesMachine: whether the machine wakes from its sleep for it. `EPERM`: needs `CAP_WAKE_ALARM`.
+    package init(wakesMachine: Bool = false) throws(SystemError) {
+        let clock = wakesMachine ? CLOCK_BOOTTIME_ALARM : CLOCK_BOOTTIME
         descriptor = OwnedDescriptor(
             adopting: try systemCall("timerfd_create") {
-                timerfd_create(CLOCK_BOOTTIME, CInt(TFD_NONBLOCK | TFD_CLOEXEC))
+                timerfd_create(clock, CInt(TFD_NONBLOCK | TFD_CLOEXEC))
             })
+    }
+
+    /// Whether the machine has a clock that can wake it. Without one the kernel accepts alarms, and sleeps on.
+    package static var canWakeMachine: Bool {
+        (0..<8).contains { unsafe access("/sys/class/rtc/rtc\($0)/wakealarm", F_OK) == 0 }
     }
 
     package var rawValue: CInt { descriptor.rawValue }

@@ -126,6 +126,9 @@ package enum SocketTraffic {
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
 
+    /// Whether the other end of a Unix socket has not read everything that was sent to it.
+    package static func hasUnsent(_ descriptor: CInt) -> Bool { clinux_unsent(descriptor) > 0 }
+
     /// Whether there are bytes to read, whatever the other conditions: `poll(2)` does not distinguish them
     /// from the end.
     package static func hasUnread(_ descriptor: CInt) -> Bool {

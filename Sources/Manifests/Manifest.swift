@@ -15,6 +15,8 @@ package struct Manifest: Sendable, Equatable {
     package var exitsOnSuspend = false
     /// Launched with the supervisor; only clients with the mode `voip` are.
     package var startsWithSupervisor = true
+    /// Launched only once its user's home is there.
+    package var waitsForUnlock = false
     /// The file with its declaration.
     package var file = ""
     package var line = 0
@@ -23,6 +25,7 @@ package struct Manifest: Sendable, Equatable {
     package static let keys = [
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
+        "waitsForUnlock",
     ]
 }
 

@@ -41,13 +41,14 @@ struct ManifestReader {
         let policy = values["wakeLimitPolicy"].flatMap { readWakeLimitPolicy($0) } ?? .linger
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
+        let waits = values["waitsForUnlock"].flatMap { truth($0, "waitsForUnlock") } ?? false
 
         if problems.isEmpty { inspect(launch, values, root) }
         guard problems.isEmpty, let identifier, command != nil else { return nil }
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
             keepAlive: keepAlive, wakeLimitPolicy: policy, exitsOnSuspend: exits,
-            startsWithSupervisor: starts, file: file,
+            startsWithSupervisor: starts, waitsForUnlock: waits, file: file,
             line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
     }
 

@@ -106,6 +106,25 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.forgetClient(message), "ForgetClient")
     }
 
+    /// Has the supervisor treat a client as if something had happened to the machine, to try the client with.
+    ///
+    /// - Throws: ``NightbellError/Code/modeRequired`` if the client has not declared the mode that this needs;
+    ///   ``NightbellError/Code/invalidArgument`` if the client has not asked to be told of other networks;
+    ///   ``NightbellError/Code/illegalState`` if nothing follows from the event now.
+    public mutating func simulate(_ event: SimulatedEvent, _ identifier: String) throws(NightbellError) {
+        var message = WireSimulate()
+        message.identifier = identifier
+        message.event =
+            switch event {
+            case .networkChange: .networkChange
+            case .sleep: .sleep
+            case .unlock: .unlock
+            case .fetch: .fetch
+            case .fetchLaunch: .fetchLaunch
+            }
+        try connection.expectDone(.simulate(message), "Simulate")
+    }
+
     /// Has the supervisor relieve memory pressure: it ends a few of the largest suspended clients that can be
     /// launched again.
     public mutating func relieveMemory() throws(NightbellError) {

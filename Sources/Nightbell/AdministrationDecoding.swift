@@ -23,6 +23,9 @@ extension SupervisorStatus {
         isStopping = wire.stopping
         memoryBytes = wire.memoryBytes
         warnings = wire.warnings
+        sources = wire.sources.map { Source(name: $0.name, isAvailable: $0.isAvailable, reason: $0.reason) }
+        monitorProcessID = wire.monitorProcessID == 0 ? nil : Int32(clamping: wire.monitorProcessID)
+        alarmProblem = wire.alarmProblem
     }
 }
 
@@ -75,6 +78,8 @@ extension ClientInfo {
         canLaunch = wire.canLaunch
         stateBytes = Int(clamping: wire.stateBytes)
         launchesInRow = Int(clamping: wire.launchesInRow)
+        wantsNetworkChanges = wire.wantsNetworkChanges
+        fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
     }
 }
 
@@ -109,6 +114,24 @@ extension ClientInfo.Socket {
         survives = wire.survives
         receiveBuffer = Int(wire.receiveBuffer)
         dropped = Int(clamping: wire.dropped)
+    }
+}
+
+extension ClientInfo.Fetch {
+    init(_ wire: WireClientInfo.Fetch) {
+        minimumInterval =
+            switch wire.minimumIntervalMs {
+            case ..<0: .never
+            case 0: .minimum
+            default: .atLeast(.milliseconds(wire.minimumIntervalMs))
+            }
+        score = Int(wire.score)
+        next = wire.nextInMs == 0 ? nil : .milliseconds(Int64(clamping: wire.nextInMs))
+        isRunning = wire.isFetching
+        lastAgo = wire.lastAgoMs == 0 ? nil : .milliseconds(Int64(clamping: wire.lastAgoMs))
+        observedDays = Int(wire.observedDays)
+        usualHours = wire.usualHours.map(Int.init)
+        unfinishedInRow = Int(wire.unfinishedInRow)
     }
 }
 

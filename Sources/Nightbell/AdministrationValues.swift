@@ -37,6 +37,22 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Problems of the supervisor as text, for example that it cannot persist which user owns an identifier.
     /// Sent only to root and to its own user.
     public var warnings: [String]
+    /// The sources of facts about the machine that clients need at present.
+    public var sources: [Source]
+    /// The process that observes the machine; nil: it does not run.
+    public var monitorProcessID: Int32?
+    /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does, or none needs it.
+    public var alarmProblem: String
+
+    /// A source of facts about the machine.
+    public struct Source: Sendable, Hashable {
+        /// `network`, `power`, `sleep` or `users`.
+        public var name: String
+        /// Whether it has reported.
+        public var isAvailable: Bool
+        /// Why it has not; empty if it has.
+        public var reason: String
+    }
 
     /// The resources of one user.
     public struct User: Sendable, Hashable {
@@ -45,6 +61,20 @@ public struct SupervisorStatus: Sendable, Hashable {
         public var sockets: Int
         public var wakes: Int
     }
+}
+
+/// An event of the machine that a client can be tried with.
+public enum SimulatedEvent: String, Sendable, Hashable, CaseIterable {
+    /// The machine has another network.
+    case networkChange = "network-change"
+    /// The machine is about to sleep: the client's keep-alive handler runs.
+    case sleep
+    /// The home of the client's user is there: it is launched, if it has waited for that.
+    case unlock
+    /// It is a good moment to fetch, for a client that runs in the background or sleeps.
+    case fetch
+    /// The same for a dormant client, which is launched.
+    case fetchLaunch = "fetch-launch"
 }
 
 /// The result of reading the configuration and the manifests again: a line of text for each item.
@@ -133,6 +163,23 @@ public struct ClientInfo: Sendable, Hashable {
         public var environment: [String: String]
     }
 
+    /// A client's fetches.
+    public struct Fetch: Sendable, Hashable {
+        public var minimumInterval: FetchInterval
+        /// From 0 to 100: quick fetches raise it, slow, failed and unfinished ones lower it.
+        public var score: Int
+        /// Until the end of the planned window; nil: none is planned.
+        public var next: Duration?
+        public var isRunning: Bool
+        /// Since the last one began; nil: there was none.
+        public var lastAgo: Duration?
+        /// From three on, the usual hours count.
+        public var observedDays: Int
+        /// Hours of today, local time, in which the client is usually brought to the foreground.
+        public var usualHours: [Int]
+        public var unfinishedInRow: Int
+    }
+
     public var identifier: String
     public var clientID: String
     public var processID: Int32
@@ -170,6 +217,10 @@ public struct ClientInfo: Sendable, Hashable {
     public var stateBytes: Int
     /// How often in a row it was relaunched after abnormal exits.
     public var launchesInRow: Int
+    /// Whether it is woken when the machine has another network.
+    public var wantsNetworkChanges: Bool
+    /// Its fetches; nil: it has never asked for any.
+    public var fetch: Fetch?
 }
 
 /// Something that happened to a client.

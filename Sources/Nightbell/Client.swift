@@ -229,6 +229,17 @@ public final class Client: Sendable {
     /// Does nothing if no timeout is set.
     public func clearKeepAliveTimeout() throws(NightbellError) { _ = try session.request(.clearKeepAlive) }
 
+    // MARK: Fetch
+
+    /// Has ``Handlers/fetch`` called now and then while the client is in the background, suspended or not; also in a process that
+    /// is launched for it. The supervisor chooses the moments: shortly before the client is usually brought to the
+    /// foreground. It remembers the interval, also when the process has ended. Needs ``Mode/fetch``.
+    ///
+    /// - Throws: ``NightbellError/Code/modeRequired``.
+    public func setMinimumFetchInterval(_ interval: FetchInterval) throws(NightbellError) {
+        _ = try session.request(.setFetchInterval(interval))
+    }
+
     // MARK: Assertions
 
     /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget

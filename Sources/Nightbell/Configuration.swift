@@ -59,6 +59,13 @@ extension Client {
         public var restored: @Sendable (LaunchContext) -> Void = { _ in }
         /// The client was woken. Return when the work is done or covered by a background task.
         public var wake: @Sendable (Wake) -> Void = { _ in }
+        /// The machine has another network. The sockets are those that cannot work over it: release them, and connect
+        /// again. nil, the default: the client is not woken for that, and only told (``wake``, with
+        /// ``WakeReasons/pathLost``) of sockets with a local address that the machine has lost. Called after ``wake``.
+        public var networkChanged: (@Sendable (_ lost: [ParkedSocket]) -> Void)?
+        /// It is a good moment to fetch new content. Called after ``wake``; return soon, and call
+        /// ``Fetch/complete(_:)`` when it is done. ``fetching(_:)`` sets an asynchronous function instead.
+        public var fetch: @Sendable (Fetch) -> Void = { $0.complete(.failed) }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
         /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }
@@ -82,6 +89,22 @@ extension Client {
         public var keepAliveLost: @Sendable (NightbellError) -> Void = { _ in }
 
         public init() {}
+
+        /// Has an asynchronous function fetch. It runs in a task of its own, which is cancelled shortly before the time is
+        /// over; its result is reported then, too.
+        public mutating func fetching(_ operation: @escaping @Sendable () async -> FetchResult) {
+            fetch = { fetch in
+                Task {
+                    let work = Task { await operation() }
+                    let limit = Task {
+                        try await Task.sleep(for: fetch.budget * 0.9)
+                        work.cancel()
+                    }
+                    fetch.complete(await work.value)
+                    limit.cancel()
+                }
+            }
+        }
 
         /// Handlers for a client that only handles wakes.
         public init(wake: @escaping @Sendable (Wake) -> Void) { self.wake = wake }

@@ -64,6 +64,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case socketError
         /// This client or this user has reached its limit of parked sockets.
         case tooManySockets
+        /// No fetch is going on that this wake told of.
+        case noFetch
         /// The supervisor does not know how to start this program, or may not: see `nightbell run` and manifests.
         case cannotLaunch
         /// The state is larger than the limit of this client or this user.
@@ -179,6 +181,7 @@ extension NightbellError.Code {
         case .notConnected: self = .notConnected
         case .socketError: self = .socketError
         case .tooManySockets: self = .tooManySockets
+        case .noFetch: self = .noFetch
         case .cannotLaunch: self = .cannotLaunch
         case .stateTooLarge: self = .stateTooLarge
         case .outOfDescriptors: self = .outOfDescriptors
@@ -224,6 +227,7 @@ extension NightbellError.Code {
         case .notConnected: "The socket has no peer"
         case .socketError: "The socket has a pending error"
         case .tooManySockets: "Too many parked sockets"
+        case .noFetch: "No such fetch"
         case .cannotLaunch: "The supervisor cannot launch this program"
         case .stateTooLarge: "The state is too large"
         case .outOfDescriptors: "The supervisor has no descriptor left"

@@ -128,7 +128,8 @@ public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConve
     public static let flooded = SocketConditions(rawValue: 1 << 5)
     /// A ping, or the answer to one, could not be sent: the peer's receive window is full.
     public static let unanswerable = SocketConditions(rawValue: 1 << 6)
-    /// The kernel has given up the connection.
+    /// The kernel has given up the connection, or it cannot work over the present network: the machine has no longer the
+    /// socket's local address, or no route to its peer.
     public static let pathLost = SocketConditions(rawValue: 1 << 7)
 
     public var description: String {
@@ -167,6 +168,8 @@ public struct Wake: Sendable, Hashable {
     /// The supervisor's worker died and did not record whether this wake was sent. The library delivers each
     /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
+    /// The time for the fetch; zero without ``WakeReasons/fetch``.
+    package var fetchBudget: Duration = .zero
 
     package init(
         id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration,
@@ -178,6 +181,11 @@ public struct Wake: Sendable, Hashable {
         self.budget = budget
         self.asleepFor = asleepFor
         self.isRepeated = isRepeated
+    }
+
+    /// The sockets that cannot work any more, or not over the present network.
+    public var lostSockets: [ParkedSocket] {
+        sockets.filter { $0.conditions.contains(.pathLost) }.map(\.socket)
     }
 
     /// The events of this socket; empty if there was none.

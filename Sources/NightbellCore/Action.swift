@@ -30,6 +30,12 @@ package enum Refusal: Sendable, Hashable {
     /// There is no known way to start the program again.
     case cannotLaunch
     case stateTooLarge(limit: Int)
+    /// It has not asked to be told of other networks.
+    case networkChangesNotWanted
+    /// It has no keep-alive timeout, or is in the foreground.
+    case noKeepAlive
+    /// No fetch is going on that this wake told the client of.
+    case noFetch
 }
 
 /// The result of a client's request.
@@ -90,6 +96,8 @@ package struct Wake: Sendable, Equatable {
     package var asleepFor: Duration
     /// A previous process decided it and may have delivered it already.
     package var isRepeated = false
+    /// The time for the fetch that it tells of; nil: it tells of none.
+    package var fetchBudget: Duration?
 }
 
 /// A message of the supervisor to a client that is no answer to a request.
@@ -115,6 +123,8 @@ package enum TerminationReason: UInt8, Sendable, Hashable {
     case exitsOnSuspend = 6
     /// It was launched, and did not identify itself in time.
     case launchOverran = 7
+    /// It did not complete a fetch in time.
+    case fetchOverran = 8
 }
 
 extension TerminationReason {
@@ -122,7 +132,9 @@ extension TerminationReason {
     var isInSleep: Bool {
         switch self {
         case .memoryPressure, .hibernation: true
-        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran: false
+        case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran,
+            .fetchOverran:
+            false
         }
     }
 }
@@ -135,6 +147,7 @@ package enum Step: Sendable, Hashable, CaseIterable {
     case backgroundTasks
     case termination
     case launch
+    case fetch
 }
 
 /// An event for the supervisor's observers. It is cheap to make, because it contains no text.
@@ -168,6 +181,12 @@ package enum Trace: Sendable, Equatable {
     case stateDropped
     /// It is suspended, and only a request can wake it.
     case outOfReach
+    /// It is launched although nothing can tell whether its user's home is there.
+    case unlockUnknown
+    /// nil: it was not completed.
+    case fetchEnded(FetchResult?)
+    /// An administrator has asked for what follows.
+    case simulated(Command)
 }
 
 /// An action for the edge, to be carried out in order.
@@ -181,6 +200,9 @@ package enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
+    /// Inspect all sockets of a client for paths that cannot work over the present network, and report them. An inspection
+    /// under way begins again.
+    case inspectPaths(ClientID)
     /// Watch a socket after its owner was told of its end. Report only unread bytes, those already there included; not the
     /// end, which stays true.
     case armPastEnd(SocketToken)

@@ -113,6 +113,20 @@ package enum Mutation: String, Sendable, CaseIterable {
     case suspendsInSetUp
     /// A client that asked to be terminated instead of suspended is suspended.
     case suspendsHibernators
+    /// A client is fetched as often as possible, whatever interval it asked for.
+    case ignoresFetchInterval
+    /// A client in the foreground is fetched.
+    case fetchesInForeground
+    /// Fetches begin without a network.
+    case fetchesOffline
+    /// A client is suspended while it fetches.
+    case suspendsWhileFetching
+    /// A client that does not complete a fetch goes on.
+    case permitsEndlessFetches
+    /// The completion of a fetch that was never begun is accepted.
+    case believesAnyFetch
+    /// A client that has failed is not kept for its next fetch.
+    case forgetsFetchers
     /// A repeated request is carried out again.
     case repeatsRequests
     /// The reported end of a stream is not persisted …
@@ -141,8 +155,30 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresUnqueued
     /// … a client that was launched and may not have been welcomed is taken for welcomed …
     case restoresWelcome
-    /// … and sockets that do not survive their process are kept.
+    /// … sockets that do not survive their process are kept …
     case restoresAllSockets
+    /// … the network of before is not known …
+    case restoresWithoutNetwork
+    /// … and clients that had yet to be told of another network are not told.
+    case restoresWithoutInspection
+    /// No client is told of another network.
+    case ignoresNetworks
+    /// A client that was told of another network is told again and again.
+    case owesNetworkForEver
+    /// A client is not told which of its sockets cannot work any more …
+    case forgetsLostPaths
+    /// … or is told again and again.
+    case repeatsLostPaths
+    /// No keep-alive handler runs before the machine sleeps.
+    case sleepsUnprepared
+    /// The machine's sleep is delayed for as long as the machine permits.
+    case delaysSleepForEver
+    /// A client is launched before its user's home is there …
+    case launchesLocked
+    /// … or not once it is there.
+    case forgetsUnlocked
+    /// … and fetches are forgotten.
+    case restoresWithoutFetches
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

@@ -17,6 +17,10 @@ package struct Supervision: Sendable, Equatable {
     var identifiersGivenUp: UInt64 = 0
     var deadlines = DeadlineQueue()
     var schedule: KeepAliveSchedule
+    /// The fetches of each identifier, and when the next ones are due.
+    package internal(set) var fetches: FetchScheduler
+    /// The fetches that are going on, by the client's slot.
+    var fetchRuns = SideTable<FetchRun>()
     /// The scheduler of the pings of sockets with a suspended owner.
     var pings: PingScheduler
     /// The offloaded sockets of each client that has any, by the client's slot.
@@ -70,6 +74,7 @@ package struct Supervision: Sendable, Equatable {
         self.settings = settings
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
         pings = PingScheduler(settings)
+        fetches = FetchScheduler(settings.fetch)
     }
 
     /// Applies new settings. Earlier decisions stay, such as running budgets and accepted timeouts.
@@ -79,6 +84,9 @@ package struct Supervision: Sendable, Equatable {
         pings.change(settings)
     }
 
+    /// When the next keep-alive handler must run, in elapsed time: the machine wakes for it.
+    package var nextKeepAlive: Instant? { isStopping ? nil : schedule.nextDeadline }
+
     /// When `Event.timer` must be fed at the latest; the loop's only timer is set to it.
     package var nextDeadline: Instant? {
         guard !isStopping else { return nil }
@@ -87,7 +95,8 @@ package struct Supervision: Sendable, Equatable {
         let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map {
             $0.advanced(byNanoseconds: -machineSleptNanoseconds)
         }
-        return earlier(earlier(own, launchDeadline), elapsing)
+        let prepared = earlier(machine.sleepPreparation?.until, fetchDeadline)
+        return earlier(earlier(earlier(own, launchDeadline), elapsing), prepared)
     }
 
     /// Converts running time to elapsed time, which goes on while the machine sleeps.
@@ -188,6 +197,11 @@ package struct Supervision: Sendable, Equatable {
             endLargestSleepers(sizes, at: now, into: &actions)
         case .fact(let fact):
             learn(fact, at: now, into: &actions)
+        case .pathsInspected(let client, let broken):
+            guard clients.contains(client.id) else { return }
+            catchUp(client, at: now, into: &actions)
+            pathsInspected(client, broken, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
         case .machineSlept(let total):
             machineSlept = total
         case .timer:
@@ -201,11 +215,15 @@ package struct Supervision: Sendable, Equatable {
     /// and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
+        // Before the keep-alives, which run along with any wake.
+        if !isStopping { runFetches(at: now, into: &actions) }
+        prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
         if !isStopping, isDue { runKeepAlives(at: now, into: &actions) }
         runsKeepAlivesAlong = false
         if !isStopping { startLaunches(at: now, into: &actions) }
+        finishSleepPreparation(at: now)
         deliverWakes(into: &actions)
         toldInTurn.removeAll()
         // After the wakes, which are urgent.
@@ -250,6 +268,7 @@ package struct Supervision: Sendable, Equatable {
         guard previous != state else { return }
         clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: state)))
+        noteForFetch(client, from: previous, to: state, at: now)
     }
 
     /// Counts an event of a client.
@@ -277,13 +296,17 @@ package struct Supervision: Sendable, Equatable {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            let holds = clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
+            let isHeld = isFetching(client) && !mutated(.suspendsWhileFetching)
+            let holds =
+                isHeld
+                || clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
             if background.isIdle(at: now), !holds, !isStopping, endOfSetUp(client, at: now) == nil {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }
         let own = clients[client.id].nextDeadline(settings.budgets)
-        deadlines.set(client.slot, to: earlier(own, endOfSetUp(client, at: now)))
+        let endOfFetch = isFetching(client) ? fetchRuns[client.slot].until : nil
+        deadlines.set(client.slot, to: earlier(earlier(own, endOfFetch), endOfSetUp(client, at: now)))
         touch(client)
     }
 }

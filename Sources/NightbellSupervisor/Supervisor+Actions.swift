@@ -53,6 +53,8 @@ extension Supervisor {
             notify(connection, client, notice, work)
         case .arm(let token):
             armInTurn(token, pastEnd: false)
+        case .inspectPaths(let client):
+            beginInspectingPaths(client)
         case .armPastEnd(let token):
             armInTurn(token, pastEnd: true)
         case .beginOffload(let token):
@@ -113,7 +115,8 @@ extension Supervisor {
     ) {
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
-            let isUsual = returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
+            let isUsual =
+                wake.fetchBudget == nil && returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
             let isSent =
                 isUsual
                 ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)

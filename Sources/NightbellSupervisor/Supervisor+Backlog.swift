@@ -13,6 +13,8 @@ enum PendingWork {
     case arming(SocketToken, pastEnd: Bool)
     /// A socket with a profile.
     case inspection(SocketToken)
+    /// The sockets of a client, after a change of the network.
+    case paths(ClientID)
 }
 
 /// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's turn.
@@ -141,6 +143,8 @@ extension Supervisor {
             let ready = offload.contains(token) ? offload[token].waiting.take() : nil
             _ = offloadedSocketFired(token, ready)
             flush()
+        case .paths(let client):
+            continueInspectingPaths(client)
         }
     }
 

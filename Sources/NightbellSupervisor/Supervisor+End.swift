@@ -33,6 +33,8 @@ extension Supervisor {
     func finish() {
         phase = .stopped
         logWhatWasHeldBack()
+        writeFetches()
+        endMonitor()
         durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }

@@ -36,6 +36,8 @@ final class StateLog: @unchecked Sendable {
 struct DurableState {
     /// nil: nothing is written down.
     let identifiers: IdentifierStore?
+    /// nil: nothing is written down.
+    let fetches: FetchStore?
     let log: StateLog
     /// The boot ID; empty: unknown.
     let boot: String
@@ -46,8 +48,10 @@ struct DurableState {
         boot = (try? BootClock.bootID()) ?? ""
         guard let directory = configuration.stateDirectory else {
             identifiers = nil
+            fetches = nil
             return
         }
+        fetches = FetchStore(path: directory + "/fetches")
         let store: IdentifierStore
         do {
             store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
@@ -66,6 +70,8 @@ struct DurableState {
     /// Tries everything once more: there may be space by now.
     func finish(_ logger: Logger) {
         identifiers?.flush()
+        fetches?.flush()
+        if let problem = fetches?.problem { logger.error("\(problem)") }
         log.tellOfHeldBack()
         for problem in identifiers?.problems ?? [] {
             logger.critical("\(problem); after the next start identifiers may go to the first to ask")
@@ -117,6 +123,7 @@ extension Supervisor {
         } catch {
             logger.error("the owners of identifiers are not known any more: \(error)")
         }
+        if !isKnown { recallFetches() }
         for declaration in configuration.declarations {
             supervision.remember(
                 declaration.registration.identifier, of: declaration.registration.user, isQuit: false)

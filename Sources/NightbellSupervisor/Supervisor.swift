@@ -54,6 +54,11 @@ public actor Supervisor {
     var launches: LaunchTable
     let durable: DurableState
     var memory: MemoryCare
+    var monitor = MachineMonitor()
+    var alarm = MachineAlarm()
+    /// Clients with sockets that are being inspected, because of a change of the network.
+    var pathInspections: [ClientID: PathInspectionProgress] = [:]
+    var fetchCare = FetchCare()
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
@@ -213,17 +218,21 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = connections.silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
+        if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
+        if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         if case .lameDuck(let until) = phase { deadline = until }
         // With work left the next turn begins at once, without the timer's three system calls.
         let isDue = deadline.map { $0 <= now } ?? false
-        loop.hasWork = isDue || !hasBegun || !backlog.isEmpty || memory.survey != nil
+        loop.hasWork =
+            isDue || !hasBegun || !backlog.isEmpty || memory.survey != nil || isDemandOutdated
         guard !loop.hasWork else { return }
         // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
         // early, and is set once more.
         timer.set(elapsed(deadline))
+        setAlarm()
     }
 
     func elapsed(_ deadline: Instant?) -> Instant? {
@@ -278,8 +287,10 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
+        lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
+        superviseMonitor()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -362,6 +373,10 @@ public actor Supervisor {
             if let socket = parked.token(for: token) { enqueueInspection(socket, ready) }
         case .keeper:
             receiveFromKeeper()
+        case .monitor:
+            receiveReports(UInt64(token.slot))
+        case .monitorExit:
+            monitorExited(UInt64(token.slot))
         case nil:
             preconditionFailure("the loop made up a token")
         }

@@ -68,6 +68,8 @@ public struct SupervisorConfiguration: Sendable {
     package var reload: (@Sendable () -> Reloaded)?
     /// Clients that are known before they connect.
     package var declarations: [Declaration] = []
+    /// The program that observes the machine; nil: the machine is not observed.
+    package var monitor: MonitorProgram?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
     /// Descriptive: shown by `nightbell status`.

@@ -16,6 +16,9 @@ struct WatchToken: Sendable {
         case offloadedSocket
         /// The reload signal.
         case reload
+        /// The connection to the monitor of the machine.
+        case monitor
+        case monitorExit
     }
 
     /// The part of a generation that fits. It only has to tell apart events of the same or the next turn.

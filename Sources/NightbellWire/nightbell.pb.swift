@@ -247,7 +247,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
   /// the peer of a socket has not answered a ping that was sent for the client
   case unanswered // = 8
 
-  /// a connection is of no use any more: no data arrives at the peer
+  /// a connection is dead: no data reaches the peer
   case pathLost // = 9
 
   /// it is a good moment to fetch new content
@@ -329,6 +329,108 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .location,
     .device,
     .bluetooth,
+  ]
+
+}
+
+package nonisolated enum WireFetchResult: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+  case unspecified // = 0
+  case newData // = 1
+  case noData // = 2
+  case failed // = 3
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .newData
+    case 2: self = .noData
+    case 3: self = .failed
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .newData: return 1
+    case .noData: return 2
+    case .failed: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireFetchResult] = [
+    .unspecified,
+    .newData,
+    .noData,
+    .failed,
+  ]
+
+}
+
+package nonisolated enum WireSimulatedEvent: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+  case unspecified // = 0
+
+  /// the machine has another network
+  case networkChange // = 1
+
+  /// the machine is about to sleep: its keep-alive handler runs
+  case sleep // = 2
+
+  /// its user's home is there: it is launched, if it has waited for that
+  case unlock // = 3
+
+  /// it is a good moment for the client, which runs in the background or sleeps, to fetch
+  case fetch // = 4
+
+  /// the same for a dormant one, which is launched
+  case fetchLaunch // = 5
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .networkChange
+    case 2: self = .sleep
+    case 3: self = .unlock
+    case 4: self = .fetch
+    case 5: self = .fetchLaunch
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .networkChange: return 1
+    case .sleep: return 2
+    case .unlock: return 3
+    case .fetch: return 4
+    case .fetchLaunch: return 5
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireSimulatedEvent] = [
+    .unspecified,
+    .networkChange,
+    .sleep,
+    .unlock,
+    .fetch,
+    .fetchLaunch,
   ]
 
 }
@@ -502,6 +604,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// a profile that needs to see messages, for a connection that is encrypted
   case opaqueSocket // = 57
 
+  /// no fetch is going on that this wake told of
+  case noFetch // = 59
+
   /// a profile for other sockets, or the supervisor may not act on this one
   case profileNotForThis // = 58
   case UNRECOGNIZED(Int)
@@ -551,6 +656,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 56: self = .invalidProfile
     case 57: self = .opaqueSocket
     case 58: self = .profileNotForThis
+    case 59: self = .noFetch
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -596,6 +702,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .invalidProfile: return 56
     case .opaqueSocket: return 57
     case .profileNotForThis: return 58
+    case .noFetch: return 59
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -640,6 +747,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .reloadFailed,
     .invalidProfile,
     .opaqueSocket,
+    .noFetch,
     .profileNotForThis,
   ]
 
@@ -782,6 +890,22 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .hibernate(newValue)}
   }
 
+  package var setMinimumFetchInterval: WireSetMinimumFetchInterval {
+    get {
+      if case .setMinimumFetchInterval(let v)? = body {return v}
+      return WireSetMinimumFetchInterval()
+    }
+    set {body = .setMinimumFetchInterval(newValue)}
+  }
+
+  package var fetchDone: WireFetchDone {
+    get {
+      if case .fetchDone(let v)? = body {return v}
+      return WireFetchDone()
+    }
+    set {body = .fetchDone(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -870,6 +994,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .relieveMemory(newValue)}
   }
 
+  package var simulate: WireSimulate {
+    get {
+      if case .simulate(let v)? = body {return v}
+      return WireSimulate()
+    }
+    set {body = .simulate(newValue)}
+  }
+
   package var upgrade: WireUpgrade {
     get {
       if case .upgrade(let v)? = body {return v}
@@ -908,6 +1040,8 @@ package nonisolated struct WireClientMessage: Sendable {
     case wakeDone(WireWakeDone)
     case saveState(WireSaveState)
     case hibernate(WireHibernate)
+    case setMinimumFetchInterval(WireSetMinimumFetchInterval)
+    case fetchDone(WireFetchDone)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -919,6 +1053,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case launchClient(WireLaunchClient)
     case forgetClient(WireForgetClient)
     case relieveMemory(WireRelieveMemory)
+    case simulate(WireSimulate)
     case upgrade(WireUpgrade)
     case reload(WireReload)
 
@@ -1129,7 +1264,7 @@ package nonisolated struct WireHello: Sendable {
 
   /// Reverse-domain style, 1 to 128 characters out of A-Z a-z 0-9 . _ -; unique among the running clients.
   /// A process that was launched, or its descendant, keeps the identifier that it was launched as, whatever
-  /// Hello contains. An identifier belongs to the uid that first used it, also while no client uses it, until
+  /// Hello contains. An identifier belongs to the uid that first used it, even while no client uses it, until
   /// that uid has four times as many identifiers as it may have clients: then each new one frees the unused
   /// one that was idle for longest.
   package var identifier: String = String()
@@ -1154,6 +1289,9 @@ package nonisolated struct WireHello: Sendable {
 
   /// Requests WillTerminate instead of a suspension, and as soon as the client leaves the foreground.
   package var exitsOnSuspend: Bool = false
+
+  /// Requests a Wake with NETWORK_CHANGED when the machine has another network.
+  package var wantsNetworkChanges: Bool = false
 
   /// If this identifier has parked sockets and no process, requests their descriptors with Welcome. Otherwise
   /// they are closed. A process launched by the supervisor has them already.
@@ -1985,6 +2123,9 @@ package nonisolated struct WireWake: Sendable {
   /// The state delegated with ReadyToSuspend, as it is now; for every socket that had some.
   package var returned: [WireDelegatedState] = []
 
+  /// with WAKE_REASON_FETCH: send FetchDone within it, or be terminated
+  package var fetchBudgetMs: UInt64 = 0
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: Sendable {
@@ -2014,7 +2155,8 @@ package nonisolated struct WireWake: Sendable {
     /// a ping or the answer to one could not be sent, because the peer's receive window is full
     package var unanswerable: Bool = false
 
-    /// the kernel has given the connection up; with WAKE_REASON_PATH_LOST
+    /// With WAKE_REASON_PATH_LOST: the kernel has given the connection up, or it cannot work over the present network, as
+    /// the machine has no longer its local address, or (with NETWORK_CHANGED) no route to its peer.
     package var pathLost: Bool = false
 
     /// Datagrams that the kernel has dropped since the client fell asleep, most of them for lack of buffer
@@ -2119,6 +2261,38 @@ package nonisolated struct WireRestartNoted: Sendable {
   package init() {}
 }
 
+/// Says how often the client wants to fetch at most; none are made before. Needs MODE_FETCH. The supervisor chooses the
+/// moments: shortly before the client is usually brought to the foreground, and never sooner after the last fetch or the
+/// foreground. It is remembered, even if the client ends. Answered with Done.
+package nonisolated struct WireSetMinimumFetchInterval: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0: as often as the supervisor likes; negative: never
+  package var intervalMs: Int64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The client has finished the fetch that a Wake with WAKE_REASON_FETCH told it of. Answered with Done, or with Error
+/// NO_FETCH. A client in the background that does not send it within the wake's fetch_budget_ms is terminated.
+package nonisolated struct WireFetchDone: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var wakeID: UInt64 = 0
+
+  package var result: WireFetchResult = .unspecified
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// Sets the longest time between two runs of the keep-alive handler while in the background. Replaces an
 /// earlier one. Needs MODE_VOIP. Answered with Done, or with Error TIMEOUT_TOO_SHORT or
 /// TIMEOUT_TOO_LONG (30 days).
@@ -2134,7 +2308,7 @@ package nonisolated struct WireSetKeepAliveTimeout: Sendable {
   package init() {}
 }
 
-/// Answered with Done, also when none was set.
+/// Answered with Done, even when none was set.
 package nonisolated struct WireClearKeepAliveTimeout: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2388,6 +2562,22 @@ package nonisolated struct WireRelieveMemory: Sendable {
   package init() {}
 }
 
+/// Has the supervisor treat a client as if something had happened to the machine, to try the client with. Answered with
+/// Done, or with Error INVALID_ARGUMENT (the client has not asked for it) or ILLEGAL_STATE. Watchers see a "simulated".
+package nonisolated struct WireSimulate: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var identifier: String = String()
+
+  package var event: WireSimulatedEvent = .unspecified
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// Replaces the supervisor's program by the one that is now installed at its path. Answered with Error, and
 /// nothing changes, if that fails. If it succeeds, this connection ends, as those of administrators do when
 /// the worker is replaced, and Status shows another program_number. With the same number the worker has died
@@ -2574,7 +2764,44 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._warnings = newValue}
   }
 
+  package var sources: [WireSupervisorStatus.Source] {
+    get {_storage._sources}
+    set {_uniqueStorage()._sources = newValue}
+  }
+
+  /// 0: it does not run
+  package var monitorProcessID: UInt32 {
+    get {_storage._monitorProcessID}
+    set {_uniqueStorage()._monitorProcessID = newValue}
+  }
+
+  /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does.
+  package var alarmProblem: String {
+    get {_storage._alarmProblem}
+    set {_uniqueStorage()._alarmProblem = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// The sources of facts about the machine that clients need at present.
+  package nonisolated struct Source: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// "network", "power", "sleep", "users"
+    package var name: String = String()
+
+    /// it has reported
+    package var isAvailable: Bool = false
+
+    /// why it has not; empty if it has
+    package var reason: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
 
   package init() {}
 
@@ -2779,6 +3006,21 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._launchesInRow = newValue}
   }
 
+  package var wantsNetworkChanges: Bool {
+    get {_storage._wantsNetworkChanges}
+    set {_uniqueStorage()._wantsNetworkChanges = newValue}
+  }
+
+  /// only if it has asked for fetches
+  package var fetch: WireClientInfo.Fetch {
+    get {_storage._fetch ?? WireClientInfo.Fetch()}
+    set {_uniqueStorage()._fetch = newValue}
+  }
+  /// Returns true if `fetch` has been explicitly set.
+  package var hasFetch: Bool {_storage._fetch != nil}
+  /// Clears the value of `fetch`. Subsequent reads from it will return its default value.
+  package mutating func clearFetch() {_uniqueStorage()._fetch = nil}
+
   /// of its sockets with a profile, if there are any
   package var offload: WireOffloadCounters {
     get {_storage._offload ?? WireOffloadCounters()}
@@ -2898,6 +3140,38 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     fileprivate var _storage = _StorageClass.defaultInstance
   }
 
+  package nonisolated struct Fetch: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// as in SetMinimumFetchInterval
+    package var minimumIntervalMs: Int64 = 0
+
+    /// from 0 to 100: quick fetches raise it, slow, failed and unfinished ones lower it
+    package var score: UInt32 = 0
+
+    /// until the end of the planned window; absent if none is planned
+    package var nextInMs: UInt64 = 0
+
+    package var isFetching: Bool = false
+
+    /// since the last one began; absent if there was none
+    package var lastAgoMs: UInt64 = 0
+
+    /// from three on, the usual hours count
+    package var observedDays: UInt32 = 0
+
+    /// hours of today, local time, in which it is usually brought to the foreground
+    package var usualHours: [UInt32] = []
+
+    package var unfinishedInRow: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
   package init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
@@ -2972,17 +3246,25 @@ nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0")
 }
 
+nonisolated extension WireFetchResult: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FETCH_RESULT_UNSPECIFIED\0\u{1}FETCH_RESULT_NEW_DATA\0\u{1}FETCH_RESULT_NO_DATA\0\u{1}FETCH_RESULT_FAILED\0")
+}
+
+nonisolated extension WireSimulatedEvent: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0SIMULATED_EVENT_UNSPECIFIED\0\u{1}SIMULATED_EVENT_NETWORK_CHANGE\0\u{1}SIMULATED_EVENT_SLEEP\0\u{1}SIMULATED_EVENT_UNLOCK\0\u{1}SIMULATED_EVENT_FETCH\0\u{1}SIMULATED_EVENT_FETCH_LAUNCH\0")
+}
+
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CLIENT_STATE_UNSPECIFIED\0\u{1}CLIENT_STATE_NOT_RUNNING\0\u{1}CLIENT_STATE_INACTIVE\0\u{1}CLIENT_STATE_ACTIVE\0\u{1}CLIENT_STATE_BACKGROUND\0\u{1}CLIENT_STATE_SUSPENDING\0\u{1}CLIENT_STATE_SUSPENDED\0\u{1}CLIENT_STATE_TERMINATING\0\u{1}CLIENT_STATE_DORMANT\0\u{1}CLIENT_STATE_LAUNCHING\0")
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{4}\u{d}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{2}\u{13}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{4}\u{b}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3199,6 +3481,32 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .hibernate(v)
         }
       }()
+      case 18: try {
+        var v: WireSetMinimumFetchInterval?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .setMinimumFetchInterval(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .setMinimumFetchInterval(v)
+        }
+      }()
+      case 19: try {
+        var v: WireFetchDone?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .fetchDone(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .fetchDone(v)
+        }
+      }()
       case 30: try {
         var v: WireRestartNoted?
         var hadOneofValue = false
@@ -3343,6 +3651,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .relieveMemory(v)
         }
       }()
+      case 42: try {
+        var v: WireSimulate?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .simulate(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .simulate(v)
+        }
+      }()
       case 60: try {
         var v: WireUpgrade?
         var hadOneofValue = false
@@ -3447,6 +3768,14 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .hibernate(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
     }()
+    case .setMinimumFetchInterval?: try {
+      guard case .setMinimumFetchInterval(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 18)
+    }()
+    case .fetchDone?: try {
+      guard case .fetchDone(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 19)
+    }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
@@ -3496,6 +3825,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
     case .relieveMemory?: try {
       guard case .relieveMemory(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 41)
+    }()
+    case .simulate?: try {
+      guard case .simulate(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
     }()
     case .upgrade?: try {
       guard case .upgrade(let v)? = self.body else { preconditionFailure() }
@@ -3848,7 +4181,7 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Hello"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0\u{3}wants_network_changes\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3864,6 +4197,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
       case 6: try { try decoder.decodeSingularBoolField(value: &self.wantsWakeWord) }()
       case 10: try { try decoder.decodeSingularBoolField(value: &self.exitsOnSuspend) }()
       case 11: try { try decoder.decodeSingularBoolField(value: &self.takesSocketsBack) }()
+      case 12: try { try decoder.decodeSingularBoolField(value: &self.wantsNetworkChanges) }()
       default: break
       }
     }
@@ -3898,6 +4232,9 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if self.takesSocketsBack != false {
       try visitor.visitSingularBoolField(value: self.takesSocketsBack, fieldNumber: 11)
     }
+    if self.wantsNetworkChanges != false {
+      try visitor.visitSingularBoolField(value: self.wantsNetworkChanges, fieldNumber: 12)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3909,6 +4246,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if lhs._launch != rhs._launch {return false}
     if lhs.wantsWakeWord != rhs.wantsWakeWord {return false}
     if lhs.exitsOnSuspend != rhs.exitsOnSuspend {return false}
+    if lhs.wantsNetworkChanges != rhs.wantsNetworkChanges {return false}
     if lhs.takesSocketsBack != rhs.takesSocketsBack {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
@@ -5275,7 +5613,7 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5290,6 +5628,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 5: try { try decoder.decodeSingularUInt64Field(value: &self.asleepNs) }()
       case 6: try { try decoder.decodeSingularBoolField(value: &self.repeated) }()
       case 7: try { try decoder.decodeRepeatedMessageField(value: &self.returned) }()
+      case 8: try { try decoder.decodeSingularUInt64Field(value: &self.fetchBudgetMs) }()
       default: break
       }
     }
@@ -5317,6 +5656,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if !self.returned.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.returned, fieldNumber: 7)
     }
+    if self.fetchBudgetMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.fetchBudgetMs, fieldNumber: 8)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -5328,6 +5670,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.asleepNs != rhs.asleepNs {return false}
     if lhs.repeated != rhs.repeated {return false}
     if lhs.returned != rhs.returned {return false}
+    if lhs.fetchBudgetMs != rhs.fetchBudgetMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5582,6 +5925,71 @@ nonisolated extension WireRestartNoted: SwiftProtobuf.Message, SwiftProtobuf._Me
 
   package static func ==(lhs: WireRestartNoted, rhs: WireRestartNoted) -> Bool {
     if lhs.restart != rhs.restart {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSetMinimumFetchInterval: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".SetMinimumFetchInterval"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ms\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.intervalMs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.intervalMs != 0 {
+      try visitor.visitSingularSInt64Field(value: self.intervalMs, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSetMinimumFetchInterval, rhs: WireSetMinimumFetchInterval) -> Bool {
+    if lhs.intervalMs != rhs.intervalMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireFetchDone: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".FetchDone"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}result\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.wakeID) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.result) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.wakeID != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wakeID, fieldNumber: 1)
+    }
+    if self.result != .unspecified {
+      try visitor.visitSingularEnumField(value: self.result, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireFetchDone, rhs: WireFetchDone) -> Bool {
+    if lhs.wakeID != rhs.wakeID {return false}
+    if lhs.result != rhs.result {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6118,6 +6526,41 @@ nonisolated extension WireRelieveMemory: SwiftProtobuf.Message, SwiftProtobuf._M
   }
 }
 
+nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Simulate"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}event\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.event) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    if self.event != .unspecified {
+      try visitor.visitSingularEnumField(value: self.event, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSimulate, rhs: WireSimulate) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.event != rhs.event {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Upgrade"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
@@ -6198,7 +6641,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -6224,6 +6667,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _launchBudgetMs: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
     var _warnings: [String] = []
+    var _sources: [WireSupervisorStatus.Source] = []
+    var _monitorProcessID: UInt32 = 0
+    var _alarmProblem: String = String()
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -6257,6 +6703,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _launchBudgetMs = source._launchBudgetMs
       _offload = source._offload
       _warnings = source._warnings
+      _sources = source._sources
+      _monitorProcessID = source._monitorProcessID
+      _alarmProblem = source._alarmProblem
     }
   }
 
@@ -6298,6 +6747,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 33: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchBudgetMs) }()
         case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         case 41: try { try decoder.decodeRepeatedStringField(value: &_storage._warnings) }()
+        case 42: try { try decoder.decodeRepeatedMessageField(value: &_storage._sources) }()
+        case 43: try { try decoder.decodeSingularUInt32Field(value: &_storage._monitorProcessID) }()
+        case 44: try { try decoder.decodeSingularStringField(value: &_storage._alarmProblem) }()
         default: break
         }
       }
@@ -6379,6 +6831,15 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._warnings.isEmpty {
         try visitor.visitRepeatedStringField(value: _storage._warnings, fieldNumber: 41)
       }
+      if !_storage._sources.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._sources, fieldNumber: 42)
+      }
+      if _storage._monitorProcessID != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._monitorProcessID, fieldNumber: 43)
+      }
+      if !_storage._alarmProblem.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._alarmProblem, fieldNumber: 44)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -6411,10 +6872,53 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._launchBudgetMs != rhs_storage._launchBudgetMs {return false}
         if _storage._offload != rhs_storage._offload {return false}
         if _storage._warnings != rhs_storage._warnings {return false}
+        if _storage._sources != rhs_storage._sources {return false}
+        if _storage._monitorProcessID != rhs_storage._monitorProcessID {return false}
+        if _storage._alarmProblem != rhs_storage._alarmProblem {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSupervisorStatus.Source: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireSupervisorStatus.protoMessageName + ".Source"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_available\0\u{1}reason\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isAvailable) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.reason) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if self.isAvailable != false {
+      try visitor.visitSingularBoolField(value: self.isAvailable, fieldNumber: 2)
+    }
+    if !self.reason.isEmpty {
+      try visitor.visitSingularStringField(value: self.reason, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSupervisorStatus.Source, rhs: WireSupervisorStatus.Source) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.isAvailable != rhs.isAvailable {return false}
+    if lhs.reason != rhs.reason {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6552,7 +7056,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{2}\u{4}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{2}\u{2}offload\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -6577,6 +7081,8 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _canLaunch: Bool = false
     var _stateBytes: UInt64 = 0
     var _launchesInRow: UInt64 = 0
+    var _wantsNetworkChanges: Bool = false
+    var _fetch: WireClientInfo.Fetch? = nil
     var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -6610,6 +7116,8 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _canLaunch = source._canLaunch
       _stateBytes = source._stateBytes
       _launchesInRow = source._launchesInRow
+      _wantsNetworkChanges = source._wantsNetworkChanges
+      _fetch = source._fetch
       _offload = source._offload
     }
   }
@@ -6651,6 +7159,8 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 24: try { try decoder.decodeSingularBoolField(value: &_storage._canLaunch) }()
         case 25: try { try decoder.decodeSingularUInt64Field(value: &_storage._stateBytes) }()
         case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchesInRow) }()
+        case 27: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
+        case 28: try { try decoder.decodeSingularMessageField(value: &_storage._fetch) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
@@ -6730,6 +7240,12 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._launchesInRow != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._launchesInRow, fieldNumber: 26)
       }
+      if _storage._wantsNetworkChanges != false {
+        try visitor.visitSingularBoolField(value: _storage._wantsNetworkChanges, fieldNumber: 27)
+      }
+      try { if let v = _storage._fetch {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 28)
+      } }()
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
@@ -6764,6 +7280,8 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._canLaunch != rhs_storage._canLaunch {return false}
         if _storage._stateBytes != rhs_storage._stateBytes {return false}
         if _storage._launchesInRow != rhs_storage._launchesInRow {return false}
+        if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
+        if _storage._fetch != rhs_storage._fetch {return false}
         if _storage._offload != rhs_storage._offload {return false}
         return true
       }
@@ -6963,6 +7481,71 @@ nonisolated extension WireClientInfo.Socket.Offload: SwiftProtobuf.Message, Swif
     if lhs._counters != rhs._counters {return false}
     if lhs.awaitingAnswer != rhs.awaitingAnswer {return false}
     if lhs.nextPingInMs != rhs.nextPingInMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Fetch"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}minimum_interval_ms\0\u{1}score\0\u{3}next_in_ms\0\u{3}is_fetching\0\u{3}last_ago_ms\0\u{3}observed_days\0\u{3}usual_hours\0\u{3}unfinished_in_row\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.minimumIntervalMs) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.score) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.nextInMs) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.isFetching) }()
+      case 5: try { try decoder.decodeSingularUInt64Field(value: &self.lastAgoMs) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self.observedDays) }()
+      case 7: try { try decoder.decodeRepeatedUInt32Field(value: &self.usualHours) }()
+      case 8: try { try decoder.decodeSingularUInt32Field(value: &self.unfinishedInRow) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.minimumIntervalMs != 0 {
+      try visitor.visitSingularSInt64Field(value: self.minimumIntervalMs, fieldNumber: 1)
+    }
+    if self.score != 0 {
+      try visitor.visitSingularUInt32Field(value: self.score, fieldNumber: 2)
+    }
+    if self.nextInMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.nextInMs, fieldNumber: 3)
+    }
+    if self.isFetching != false {
+      try visitor.visitSingularBoolField(value: self.isFetching, fieldNumber: 4)
+    }
+    if self.lastAgoMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.lastAgoMs, fieldNumber: 5)
+    }
+    if self.observedDays != 0 {
+      try visitor.visitSingularUInt32Field(value: self.observedDays, fieldNumber: 6)
+    }
+    if !self.usualHours.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.usualHours, fieldNumber: 7)
+    }
+    if self.unfinishedInRow != 0 {
+      try visitor.visitSingularUInt32Field(value: self.unfinishedInRow, fieldNumber: 8)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireClientInfo.Fetch, rhs: WireClientInfo.Fetch) -> Bool {
+    if lhs.minimumIntervalMs != rhs.minimumIntervalMs {return false}
+    if lhs.score != rhs.score {return false}
+    if lhs.nextInMs != rhs.nextInMs {return false}
+    if lhs.isFetching != rhs.isFetching {return false}
+    if lhs.lastAgoMs != rhs.lastAgoMs {return false}
+    if lhs.observedDays != rhs.observedDays {return false}
+    if lhs.usualHours != rhs.usualHours {return false}
+    if lhs.unfinishedInRow != rhs.unfinishedInRow {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

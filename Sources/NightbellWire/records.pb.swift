@@ -30,52 +30,101 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
 
 /// A client: its identity, which does not change while its process lives. Kept with its control connection, if it
 /// has one.
-package nonisolated struct StoredClient: Sendable {
+package nonisolated struct StoredClient: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  package var identifier: String = String()
+  package var identifier: String {
+    get {_storage._identifier}
+    set {_uniqueStorage()._identifier = newValue}
+  }
 
-  package var user: UInt32 = 0
+  package var user: UInt32 {
+    get {_storage._user}
+    set {_uniqueStorage()._user = newValue}
+  }
 
   /// bits
-  package var modes: UInt32 = 0
+  package var modes: UInt32 {
+    get {_storage._modes}
+    set {_uniqueStorage()._modes = newValue}
+  }
 
-  package var terminatesAtWakeLimit: Bool = false
+  package var terminatesAtWakeLimit: Bool {
+    get {_storage._terminatesAtWakeLimit}
+    set {_uniqueStorage()._terminatesAtWakeLimit = newValue}
+  }
 
-  package var exitsOnSuspend: Bool = false
+  package var exitsOnSuspend: Bool {
+    get {_storage._exitsOnSuspend}
+    set {_uniqueStorage()._exitsOnSuspend = newValue}
+  }
 
   /// elapsed time
-  package var registeredAtNs: Int64 = 0
+  package var registeredAtNs: Int64 {
+    get {_storage._registeredAtNs}
+    set {_uniqueStorage()._registeredAtNs = newValue}
+  }
 
   /// the number of the owner's record
-  package var ownership: UInt64 = 0
+  package var ownership: UInt64 {
+    get {_storage._ownership}
+    set {_uniqueStorage()._ownership = newValue}
+  }
 
-  package var wantsWakeWord: Bool = false
+  package var wantsWakeWord: Bool {
+    get {_storage._wantsWakeWord}
+    set {_uniqueStorage()._wantsWakeWord = newValue}
+  }
 
   /// a LaunchSpecification by which it says it was started, and would not be launched
-  package var launch: Data = Data()
+  package var launch: Data {
+    get {_storage._launch}
+    set {_uniqueStorage()._launch = newValue}
+  }
 
-  package var presence: StoredClient.Presence = .registered
+  package var presence: StoredClient.Presence {
+    get {_storage._presence}
+    set {_uniqueStorage()._presence = newValue}
+  }
 
   /// the process that the supervisor made for it; 0: it connected by itself
-  package var madeProcess: UInt32 = 0
+  package var madeProcess: UInt32 {
+    get {_storage._madeProcess}
+    set {_uniqueStorage()._madeProcess = newValue}
+  }
 
   package var previous: StoredClient.PreviousProcess {
-    get {_previous ?? StoredClient.PreviousProcess()}
-    set {_previous = newValue}
+    get {_storage._previous ?? StoredClient.PreviousProcess()}
+    set {_uniqueStorage()._previous = newValue}
   }
   /// Returns true if `previous` has been explicitly set.
-  package var hasPrevious: Bool {self._previous != nil}
+  package var hasPrevious: Bool {_storage._previous != nil}
   /// Clears the value of `previous`. Subsequent reads from it will return its default value.
-  package mutating func clearPrevious() {self._previous = nil}
+  package mutating func clearPrevious() {_uniqueStorage()._previous = nil}
 
   /// 0: it cannot be launched
-  package var launchSetting: UInt64 = 0
+  package var launchSetting: UInt64 {
+    get {_storage._launchSetting}
+    set {_uniqueStorage()._launchSetting = newValue}
+  }
 
   /// a LaunchRecipe
-  package var launchRecipe: Data = Data()
+  package var launchRecipe: Data {
+    get {_storage._launchRecipe}
+    set {_uniqueStorage()._launchRecipe = newValue}
+  }
+
+  package var wantsNetworkChanges: Bool {
+    get {_storage._wantsNetworkChanges}
+    set {_uniqueStorage()._wantsNetworkChanges = newValue}
+  }
+
+  package var waitsForUnlock: Bool {
+    get {_storage._waitsForUnlock}
+    set {_uniqueStorage()._waitsForUnlock = newValue}
+  }
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -145,7 +194,7 @@ package nonisolated struct StoredClient: Sendable {
 
   package init() {}
 
-  fileprivate var _previous: StoredClient.PreviousProcess? = nil
+  fileprivate var _storage = _StorageClass.defaultInstance
 }
 
 /// The background tasks that a client holds.
@@ -199,6 +248,9 @@ package nonisolated struct StoredSocket: Sendable {
   package var survives: Bool = false
 
   package var name: String = String()
+
+  /// the machine can lose its local address
+  package var isRouted: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -260,6 +312,101 @@ package nonisolated struct StoredOwner: Sendable {
   package var isQuit: Bool = false
 
   package var identifier: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The fetches of a client, by the number of the owner's record.
+package nonisolated struct StoredFetch: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0: as short as possible; negative: never
+  package var intervalNs: Int64 = 0
+
+  package var habit: Data = Data()
+
+  package var score: UInt32 = 0
+
+  package var overruns: UInt32 = 0
+
+  /// Elapsed time; in the file, time since 1970 (UTC).
+  package var lastFetchNs: Int64 {
+    get {_lastFetchNs ?? 0}
+    set {_lastFetchNs = newValue}
+  }
+  /// Returns true if `lastFetchNs` has been explicitly set.
+  package var hasLastFetchNs: Bool {self._lastFetchNs != nil}
+  /// Clears the value of `lastFetchNs`. Subsequent reads from it will return its default value.
+  package mutating func clearLastFetchNs() {self._lastFetchNs = nil}
+
+  package var leftForegroundNs: Int64 = 0
+
+  package var lastOpeningNs: Int64 {
+    get {_lastOpeningNs ?? 0}
+    set {_lastOpeningNs = newValue}
+  }
+  /// Returns true if `lastOpeningNs` has been explicitly set.
+  package var hasLastOpeningNs: Bool {self._lastOpeningNs != nil}
+  /// Clears the value of `lastOpeningNs`. Subsequent reads from it will return its default value.
+  package mutating func clearLastOpeningNs() {self._lastOpeningNs = nil}
+
+  package var day: Int32 = 0
+
+  package var fetchesOnDay: UInt32 = 0
+
+  package var run: StoredFetch.Run {
+    get {_run ?? StoredFetch.Run()}
+    set {_run = newValue}
+  }
+  /// Returns true if `run` has been explicitly set.
+  package var hasRun: Bool {self._run != nil}
+  /// Clears the value of `run`. Subsequent reads from it will return its default value.
+  package mutating func clearRun() {self._run = nil}
+
+  /// in the file only, as the next one
+  package var identifier: String = String()
+
+  package var user: UInt32 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Run: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var wake: UInt64 = 0
+
+    package var beganNs: Int64 = 0
+
+    package var untilNs: Int64 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+
+  fileprivate var _lastFetchNs: Int64? = nil
+  fileprivate var _lastOpeningNs: Int64? = nil
+  fileprivate var _run: StoredFetch.Run? = nil
+}
+
+/// The file `fetches`: the fetches of all clients that have asked for some.
+package nonisolated struct StoredFetches: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var fetches: [StoredFetch] = []
+
+  /// true: the last field that is written
+  package var isWhole: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -547,98 +694,174 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0")
+
+  fileprivate class _StorageClass {
+    var _identifier: String = String()
+    var _user: UInt32 = 0
+    var _modes: UInt32 = 0
+    var _terminatesAtWakeLimit: Bool = false
+    var _exitsOnSuspend: Bool = false
+    var _registeredAtNs: Int64 = 0
+    var _ownership: UInt64 = 0
+    var _wantsWakeWord: Bool = false
+    var _launch: Data = Data()
+    var _presence: StoredClient.Presence = .registered
+    var _madeProcess: UInt32 = 0
+    var _previous: StoredClient.PreviousProcess? = nil
+    var _launchSetting: UInt64 = 0
+    var _launchRecipe: Data = Data()
+    var _wantsNetworkChanges: Bool = false
+    var _waitsForUnlock: Bool = false
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _identifier = source._identifier
+      _user = source._user
+      _modes = source._modes
+      _terminatesAtWakeLimit = source._terminatesAtWakeLimit
+      _exitsOnSuspend = source._exitsOnSuspend
+      _registeredAtNs = source._registeredAtNs
+      _ownership = source._ownership
+      _wantsWakeWord = source._wantsWakeWord
+      _launch = source._launch
+      _presence = source._presence
+      _madeProcess = source._madeProcess
+      _previous = source._previous
+      _launchSetting = source._launchSetting
+      _launchRecipe = source._launchRecipe
+      _wantsNetworkChanges = source._wantsNetworkChanges
+      _waitsForUnlock = source._waitsForUnlock
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
-      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
-      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.modes) }()
-      case 4: try { try decoder.decodeSingularBoolField(value: &self.terminatesAtWakeLimit) }()
-      case 5: try { try decoder.decodeSingularBoolField(value: &self.exitsOnSuspend) }()
-      case 6: try { try decoder.decodeSingularInt64Field(value: &self.registeredAtNs) }()
-      case 7: try { try decoder.decodeSingularUInt64Field(value: &self.ownership) }()
-      case 8: try { try decoder.decodeSingularBoolField(value: &self.wantsWakeWord) }()
-      case 9: try { try decoder.decodeSingularBytesField(value: &self.launch) }()
-      case 10: try { try decoder.decodeSingularEnumField(value: &self.presence) }()
-      case 11: try { try decoder.decodeSingularUInt32Field(value: &self.madeProcess) }()
-      case 12: try { try decoder.decodeSingularMessageField(value: &self._previous) }()
-      case 13: try { try decoder.decodeSingularUInt64Field(value: &self.launchSetting) }()
-      case 14: try { try decoder.decodeSingularBytesField(value: &self.launchRecipe) }()
-      default: break
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularStringField(value: &_storage._identifier) }()
+        case 2: try { try decoder.decodeSingularUInt32Field(value: &_storage._user) }()
+        case 3: try { try decoder.decodeSingularUInt32Field(value: &_storage._modes) }()
+        case 4: try { try decoder.decodeSingularBoolField(value: &_storage._terminatesAtWakeLimit) }()
+        case 5: try { try decoder.decodeSingularBoolField(value: &_storage._exitsOnSuspend) }()
+        case 6: try { try decoder.decodeSingularInt64Field(value: &_storage._registeredAtNs) }()
+        case 7: try { try decoder.decodeSingularUInt64Field(value: &_storage._ownership) }()
+        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._wantsWakeWord) }()
+        case 9: try { try decoder.decodeSingularBytesField(value: &_storage._launch) }()
+        case 10: try { try decoder.decodeSingularEnumField(value: &_storage._presence) }()
+        case 11: try { try decoder.decodeSingularUInt32Field(value: &_storage._madeProcess) }()
+        case 12: try { try decoder.decodeSingularMessageField(value: &_storage._previous) }()
+        case 13: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchSetting) }()
+        case 14: try { try decoder.decodeSingularBytesField(value: &_storage._launchRecipe) }()
+        case 15: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
+        case 16: try { try decoder.decodeSingularBoolField(value: &_storage._waitsForUnlock) }()
+        default: break
+        }
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if !self.identifier.isEmpty {
-      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
-    }
-    if self.user != 0 {
-      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 2)
-    }
-    if self.modes != 0 {
-      try visitor.visitSingularUInt32Field(value: self.modes, fieldNumber: 3)
-    }
-    if self.terminatesAtWakeLimit != false {
-      try visitor.visitSingularBoolField(value: self.terminatesAtWakeLimit, fieldNumber: 4)
-    }
-    if self.exitsOnSuspend != false {
-      try visitor.visitSingularBoolField(value: self.exitsOnSuspend, fieldNumber: 5)
-    }
-    if self.registeredAtNs != 0 {
-      try visitor.visitSingularInt64Field(value: self.registeredAtNs, fieldNumber: 6)
-    }
-    if self.ownership != 0 {
-      try visitor.visitSingularUInt64Field(value: self.ownership, fieldNumber: 7)
-    }
-    if self.wantsWakeWord != false {
-      try visitor.visitSingularBoolField(value: self.wantsWakeWord, fieldNumber: 8)
-    }
-    if !self.launch.isEmpty {
-      try visitor.visitSingularBytesField(value: self.launch, fieldNumber: 9)
-    }
-    if self.presence != .registered {
-      try visitor.visitSingularEnumField(value: self.presence, fieldNumber: 10)
-    }
-    if self.madeProcess != 0 {
-      try visitor.visitSingularUInt32Field(value: self.madeProcess, fieldNumber: 11)
-    }
-    try { if let v = self._previous {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
-    } }()
-    if self.launchSetting != 0 {
-      try visitor.visitSingularUInt64Field(value: self.launchSetting, fieldNumber: 13)
-    }
-    if !self.launchRecipe.isEmpty {
-      try visitor.visitSingularBytesField(value: self.launchRecipe, fieldNumber: 14)
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if !_storage._identifier.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._identifier, fieldNumber: 1)
+      }
+      if _storage._user != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._user, fieldNumber: 2)
+      }
+      if _storage._modes != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._modes, fieldNumber: 3)
+      }
+      if _storage._terminatesAtWakeLimit != false {
+        try visitor.visitSingularBoolField(value: _storage._terminatesAtWakeLimit, fieldNumber: 4)
+      }
+      if _storage._exitsOnSuspend != false {
+        try visitor.visitSingularBoolField(value: _storage._exitsOnSuspend, fieldNumber: 5)
+      }
+      if _storage._registeredAtNs != 0 {
+        try visitor.visitSingularInt64Field(value: _storage._registeredAtNs, fieldNumber: 6)
+      }
+      if _storage._ownership != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._ownership, fieldNumber: 7)
+      }
+      if _storage._wantsWakeWord != false {
+        try visitor.visitSingularBoolField(value: _storage._wantsWakeWord, fieldNumber: 8)
+      }
+      if !_storage._launch.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._launch, fieldNumber: 9)
+      }
+      if _storage._presence != .registered {
+        try visitor.visitSingularEnumField(value: _storage._presence, fieldNumber: 10)
+      }
+      if _storage._madeProcess != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._madeProcess, fieldNumber: 11)
+      }
+      try { if let v = _storage._previous {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
+      } }()
+      if _storage._launchSetting != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._launchSetting, fieldNumber: 13)
+      }
+      if !_storage._launchRecipe.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._launchRecipe, fieldNumber: 14)
+      }
+      if _storage._wantsNetworkChanges != false {
+        try visitor.visitSingularBoolField(value: _storage._wantsNetworkChanges, fieldNumber: 15)
+      }
+      if _storage._waitsForUnlock != false {
+        try visitor.visitSingularBoolField(value: _storage._waitsForUnlock, fieldNumber: 16)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: StoredClient, rhs: StoredClient) -> Bool {
-    if lhs.identifier != rhs.identifier {return false}
-    if lhs.user != rhs.user {return false}
-    if lhs.modes != rhs.modes {return false}
-    if lhs.terminatesAtWakeLimit != rhs.terminatesAtWakeLimit {return false}
-    if lhs.exitsOnSuspend != rhs.exitsOnSuspend {return false}
-    if lhs.registeredAtNs != rhs.registeredAtNs {return false}
-    if lhs.ownership != rhs.ownership {return false}
-    if lhs.wantsWakeWord != rhs.wantsWakeWord {return false}
-    if lhs.launch != rhs.launch {return false}
-    if lhs.presence != rhs.presence {return false}
-    if lhs.madeProcess != rhs.madeProcess {return false}
-    if lhs._previous != rhs._previous {return false}
-    if lhs.launchSetting != rhs.launchSetting {return false}
-    if lhs.launchRecipe != rhs.launchRecipe {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._identifier != rhs_storage._identifier {return false}
+        if _storage._user != rhs_storage._user {return false}
+        if _storage._modes != rhs_storage._modes {return false}
+        if _storage._terminatesAtWakeLimit != rhs_storage._terminatesAtWakeLimit {return false}
+        if _storage._exitsOnSuspend != rhs_storage._exitsOnSuspend {return false}
+        if _storage._registeredAtNs != rhs_storage._registeredAtNs {return false}
+        if _storage._ownership != rhs_storage._ownership {return false}
+        if _storage._wantsWakeWord != rhs_storage._wantsWakeWord {return false}
+        if _storage._launch != rhs_storage._launch {return false}
+        if _storage._presence != rhs_storage._presence {return false}
+        if _storage._madeProcess != rhs_storage._madeProcess {return false}
+        if _storage._previous != rhs_storage._previous {return false}
+        if _storage._launchSetting != rhs_storage._launchSetting {return false}
+        if _storage._launchRecipe != rhs_storage._launchRecipe {return false}
+        if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
+        if _storage._waitsForUnlock != rhs_storage._waitsForUnlock {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -760,7 +983,7 @@ nonisolated extension StoredTasks.Task: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension StoredSocket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}owner\0\u{1}tag\0\u{3}is_stream\0\u{1}request\0\u{1}index\0\u{1}survives\0\u{1}name\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}owner\0\u{1}tag\0\u{3}is_stream\0\u{1}request\0\u{1}index\0\u{1}survives\0\u{1}name\0\u{3}is_routed\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -775,6 +998,7 @@ nonisolated extension StoredSocket: SwiftProtobuf.Message, SwiftProtobuf._Messag
       case 5: try { try decoder.decodeSingularUInt32Field(value: &self.index) }()
       case 6: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
       case 7: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.isRouted) }()
       default: break
       }
     }
@@ -802,6 +1026,9 @@ nonisolated extension StoredSocket: SwiftProtobuf.Message, SwiftProtobuf._Messag
     if !self.name.isEmpty {
       try visitor.visitSingularStringField(value: self.name, fieldNumber: 7)
     }
+    if self.isRouted != false {
+      try visitor.visitSingularBoolField(value: self.isRouted, fieldNumber: 8)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -813,6 +1040,7 @@ nonisolated extension StoredSocket: SwiftProtobuf.Message, SwiftProtobuf._Messag
     if lhs.index != rhs.index {return false}
     if lhs.survives != rhs.survives {return false}
     if lhs.name != rhs.name {return false}
+    if lhs.isRouted != rhs.isRouted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -862,6 +1090,170 @@ nonisolated extension StoredOwner: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.givenUp != rhs.givenUp {return false}
     if lhs.isQuit != rhs.isQuit {return false}
     if lhs.identifier != rhs.identifier {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Fetch"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ns\0\u{1}habit\0\u{1}score\0\u{1}overruns\0\u{3}last_fetch_ns\0\u{3}left_foreground_ns\0\u{3}last_opening_ns\0\u{1}day\0\u{3}fetches_on_day\0\u{1}run\0\u{1}identifier\0\u{1}user\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.intervalNs) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.habit) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.score) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.overruns) }()
+      case 5: try { try decoder.decodeSingularInt64Field(value: &self._lastFetchNs) }()
+      case 6: try { try decoder.decodeSingularInt64Field(value: &self.leftForegroundNs) }()
+      case 7: try { try decoder.decodeSingularInt64Field(value: &self._lastOpeningNs) }()
+      case 8: try { try decoder.decodeSingularSInt32Field(value: &self.day) }()
+      case 9: try { try decoder.decodeSingularUInt32Field(value: &self.fetchesOnDay) }()
+      case 10: try { try decoder.decodeSingularMessageField(value: &self._run) }()
+      case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 12: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.intervalNs != 0 {
+      try visitor.visitSingularSInt64Field(value: self.intervalNs, fieldNumber: 1)
+    }
+    if !self.habit.isEmpty {
+      try visitor.visitSingularBytesField(value: self.habit, fieldNumber: 2)
+    }
+    if self.score != 0 {
+      try visitor.visitSingularUInt32Field(value: self.score, fieldNumber: 3)
+    }
+    if self.overruns != 0 {
+      try visitor.visitSingularUInt32Field(value: self.overruns, fieldNumber: 4)
+    }
+    try { if let v = self._lastFetchNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 5)
+    } }()
+    if self.leftForegroundNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.leftForegroundNs, fieldNumber: 6)
+    }
+    try { if let v = self._lastOpeningNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 7)
+    } }()
+    if self.day != 0 {
+      try visitor.visitSingularSInt32Field(value: self.day, fieldNumber: 8)
+    }
+    if self.fetchesOnDay != 0 {
+      try visitor.visitSingularUInt32Field(value: self.fetchesOnDay, fieldNumber: 9)
+    }
+    try { if let v = self._run {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    } }()
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 11)
+    }
+    if self.user != 0 {
+      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 12)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetch, rhs: StoredFetch) -> Bool {
+    if lhs.intervalNs != rhs.intervalNs {return false}
+    if lhs.habit != rhs.habit {return false}
+    if lhs.score != rhs.score {return false}
+    if lhs.overruns != rhs.overruns {return false}
+    if lhs._lastFetchNs != rhs._lastFetchNs {return false}
+    if lhs.leftForegroundNs != rhs.leftForegroundNs {return false}
+    if lhs._lastOpeningNs != rhs._lastOpeningNs {return false}
+    if lhs.day != rhs.day {return false}
+    if lhs.fetchesOnDay != rhs.fetchesOnDay {return false}
+    if lhs._run != rhs._run {return false}
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.user != rhs.user {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetch.Run: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredFetch.protoMessageName + ".Run"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}wake\0\u{3}began_ns\0\u{3}until_ns\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.wake) }()
+      case 2: try { try decoder.decodeSingularInt64Field(value: &self.beganNs) }()
+      case 3: try { try decoder.decodeSingularInt64Field(value: &self.untilNs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.wake != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wake, fieldNumber: 1)
+    }
+    if self.beganNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.beganNs, fieldNumber: 2)
+    }
+    if self.untilNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.untilNs, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetch.Run, rhs: StoredFetch.Run) -> Bool {
+    if lhs.wake != rhs.wake {return false}
+    if lhs.beganNs != rhs.beganNs {return false}
+    if lhs.untilNs != rhs.untilNs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredFetches: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Fetches"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}fetches\0\u{3}is_whole\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.fetches) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isWhole) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.fetches.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.fetches, fieldNumber: 1)
+    }
+    if self.isWhole != false {
+      try visitor.visitSingularBoolField(value: self.isWhole, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredFetches, rhs: StoredFetches) -> Bool {
+    if lhs.fetches != rhs.fetches {return false}
+    if lhs.isWhole != rhs.isWhole {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -26,6 +26,9 @@ package enum Invariant: String, Sendable, CaseIterable {
     case counters
     /// Every request is answered once, in order, to its sender, and by the rules: it is refused only for a valid reason.
     case answers
+    /// Another network is told once to each client that wants to know, with all sockets that cannot work; a socket with an
+    /// address that is gone is told to any client.
+    case network
     /// Too many wakes are detected, and have the consequence that the client asked for.
     case wakeLimit
     /// An ended client is launched again when it must be and not otherwise, with its saved state and sockets, and without

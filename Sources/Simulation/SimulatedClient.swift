@@ -147,6 +147,16 @@ final class SimulatedClient {
     var setUpUntil = Instant(nanoseconds: .min)
     /// Its user or an administrator has set its state since it was launched.
     var isSetUp = true
+    /// Its sockets are to be inspected for this reason.
+    var inspection = PathInspection.none
+    /// It was to be launched while its user's home was there.
+    var isUnlocked = false
+    /// Its keep-alive handler may run before its window: the machine is about to sleep.
+    var mayRunEarly = false
+    /// … and must, if it would be due soon.
+    var mustRunEarly = false
+    /// It was woken for that, and has not finished.
+    var ranBeforeSleep = false
     /// It ended at its own request, and is launched only for traffic and requests.
     var restsByWish = false
     var hasSettled = false

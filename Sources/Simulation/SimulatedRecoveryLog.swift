@@ -27,6 +27,7 @@ struct SimulatedRecoveryLog {
         case tasks(ClientID, [RecoverySnapshot.Task])
         case socket(SocketToken, RecoverySnapshot.Socket)
         case owner(UInt64, RecoverySnapshot.Owner?)
+        case fetch(UInt64, RecoverySnapshot.Fetch?)
     }
 
     // Shared state.
@@ -37,6 +38,7 @@ struct SimulatedRecoveryLog {
     private var gone = ClientStatistics.CounterWords(repeating: 0)
     private var pressedUntil: Instant?
     private var messageBeingReadOf: ClientID?
+    private var network: UInt64?
     private var clientGeneration: UInt32 = 0
     private var socketGeneration: UInt32 = 0
 
@@ -45,6 +47,7 @@ struct SimulatedRecoveryLog {
     private var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
     private var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
     private var owners: [UInt64: RecoverySnapshot.Owner] = [:]
+    private var fetches: [UInt64: RecoverySnapshot.Fetch] = [:]
     /// Records that have not been flushed.
     private var pending: [Item] = []
 
@@ -109,8 +112,10 @@ struct SimulatedRecoveryLog {
             snapshot.sockets[index].offload = offloads[token]
         }
         snapshot.owners = owners.values.sorted { $0.number < $1.number }
+        snapshot.fetches = fetches.values.sorted { $0.ownership < $1.ownership }
         snapshot.gone = gone
         snapshot.pressedUntil = pressedUntil
+        snapshot.handledNetwork = network
         snapshot.clientGeneration = clientGeneration
         snapshot.socketGeneration = socketGeneration
         return snapshot
@@ -140,6 +145,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
     mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 
     mutating func store(messageBeingReadOf client: ClientID?) { messageBeingReadOf = client }
+    mutating func store(network: UInt64) { self.network = network == 0 ? nil : network }
 
     mutating func clear(_ client: ClientID) { rows[client] = nil }
 
@@ -166,6 +172,10 @@ extension SimulatedRecoveryLog: RecoveryLog {
 
     mutating func removeOwner(_ number: UInt64) { pending.append(.owner(number, nil)) }
 
+    mutating func put(_ fetch: RecoverySnapshot.Fetch) { pending.append(.fetch(fetch.ownership, fetch)) }
+
+    mutating func removeFetch(_ number: UInt64) { pending.append(.fetch(number, nil)) }
+
     mutating func removeRecords(of client: ClientID) {
         written[client] = nil
         pending.append(.client(client, nil))
@@ -180,6 +190,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
             case .tasks(let client, let held): tasks[client] = held.isEmpty ? nil : held
             case .socket(let token, let socket): sockets[token] = socket
             case .owner(let number, let owner): owners[number] = owner
+            case .fetch(let number, let fetch): fetches[number] = fetch
             }
         }
         pending.removeAll(keepingCapacity: true)

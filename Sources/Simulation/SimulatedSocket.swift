@@ -18,6 +18,12 @@ final class SimulatedSocket {
     /// An error that the next read clears: a datagram socket is told of an unreachable peer.
     var hasError = false
 
+    /// The address of the machine that it is bound to; nil: one that is always there.
+    var address: Int?
+    /// There is no route to its peer.
+    var isUnreachable = false
+    /// Its owner was told that it cannot work over the present network.
+    var isPathTold = false
     /// The supervisor's one-shot watch is armed.
     var isWatched = false
     /// The watch is for bytes only: the owner was told of the end.

@@ -75,6 +75,9 @@ package enum TraceFormat {
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"
         case .fact(let fact): words(fact)
+        case .pathsInspected(let client, let broken):
+            "\(name(client)) was inspected: "
+                + broken.map { "\(name($0.token)) \($0.reason)" }.joined(separator: ", ")
         case .machineSlept(let total): "the machine has slept for \(words(total)) in all"
         case .stop: "the supervisor stops"
         case .timer: "the timer fires"
@@ -93,6 +96,8 @@ package enum TraceFormat {
         case .sleepImminent(let isDelayed):
             "the machine is about to sleep" + (isDelayed ? " and waits" : "")
         case .resumed: "the machine is awake"
+        case .wallClock(let offset): "local time is elapsed time plus \(words(offset))"
+        case .shortage(let isShort): isShort ? "memory or processors are short" : "there is no shortage"
         case .unlocked(.unknown): "unlocked users are unknown"
         case .unlocked(.unavailable): "unlocked users cannot be known"
         case .unlocked(.known(let users)): "unlocked users: \(users.sorted())"
@@ -108,6 +113,8 @@ package enum TraceFormat {
         case .enterForeground: "enterForeground"
         case .setKeepAliveTimeout(let timeout): "setKeepAliveTimeout \(words(timeout))"
         case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
+        case .setMinimumFetchInterval(let interval): "setMinimumFetchInterval \(interval)"
+        case .fetchDone(let wakeID, let result): "fetchDone \(wakeID): \(result)"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"
@@ -134,6 +141,7 @@ package enum TraceFormat {
         case .notify(let client, let notice): "notify \(name(client)): \(words(notice, in: buffer))"
         case .arm(let token): "arm \(name(token))"
         case .armPastEnd(let token): "arm \(name(token)) for bytes only"
+        case .inspectPaths(let client): "inspect the sockets of \(name(client))"
         case .beginOffload(let token): "begin to offload \(name(token))"
         case .endOffload(let token): "stop offloading \(name(token))"
         case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")

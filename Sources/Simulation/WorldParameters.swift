@@ -63,6 +63,8 @@ struct WorldParameters: Sendable {
         settings.wakes.limit = 2 + random.below(8)
         settings.wakes.limitPerUser = 10 + random.below(60)
         settings.wakes.period = .seconds(10 + random.below(60))
+        settings.sleep.horizon = .seconds(random.below(60))
+        settings.sleep.delay = .milliseconds(500 + random.below(3_500))
         settings.launches.budget = .milliseconds(200 + random.below(5_000))
         settings.launches.concurrent = 1 + random.below(3)
         settings.launches.concurrentInBackground = 1 + random.below(2)

@@ -30,6 +30,15 @@ extension SupervisorStatus {
             "stopping": .bool(isStopping),
             "memory_bytes": .unsigned(memoryBytes),
             "warnings": .array(warnings.map(JSON.string)),
+            "sources": .array(
+                sources.map {
+                    [
+                        "name": .string($0.name), "available": .bool($0.isAvailable),
+                        "reason": .string($0.reason),
+                    ]
+                }),
+            "monitor_process_id": monitorProcessID.map { .integer(Int64($0)) } ?? .null,
+            "alarm_problem": .string(alarmProblem),
         ]
     }
 }
@@ -82,11 +91,13 @@ extension ClientInfo {
             .init(name: "socket_count", value: .count(socketCount)),
             .init(name: "keep_alive_timeout_ms", value: keepAliveTimeout.map(JSON.milliseconds) ?? .null),
             .init(name: "keep_alive_due_in_ms", value: keepAliveDueIn.map(JSON.milliseconds) ?? .null),
+            .init(name: "fetch", value: fetch?.json ?? .null),
             .init(name: "background_tasks", value: .array(backgroundTasks.map(JSON.string))),
             .init(name: "media_active", value: .bool(isMediaActive)),
             .init(name: "can_launch", value: .bool(canLaunch)),
             .init(name: "state_bytes", value: .count(stateBytes)),
             .init(name: "launches_in_row", value: .count(launchesInRow)),
+            .init(name: "wants_network_changes", value: .bool(wantsNetworkChanges)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
             .init(name: "offload", value: offload?.json ?? .null),
@@ -102,6 +113,23 @@ extension ClientInfo {
     package var shareAsleep: Double? {
         guard connected > .zero else { return nil }
         return min(1, counters.asleep / connected)
+    }
+}
+
+extension ClientInfo.Fetch {
+    var json: JSON {
+        let interval: JSON =
+            switch minimumInterval {
+            case .never: .string("never")
+            case .minimum: .string("minimum")
+            case .atLeast(let duration): .milliseconds(duration)
+            }
+        return [
+            "minimum_interval_ms": interval, "score": .count(score),
+            "next_in_ms": next.map(JSON.milliseconds) ?? .null, "is_fetching": .bool(isRunning),
+            "last_ago_ms": lastAgo.map(JSON.milliseconds) ?? .null, "observed_days": .count(observedDays),
+            "usual_hours": .array(usualHours.map(JSON.count)), "unfinished_in_row": .count(unfinishedInRow),
+        ]
     }
 }
 

@@ -61,6 +61,11 @@ package enum Report {
             ("next timer", status.nextDeadline.map { "in " + Human.duration($0) } ?? "none"),
         ]
         if status.isStopping { facts.append(("stopping", "yes")) }
+        facts += status.sources.map { ($0.name, $0.isAvailable ? "known" : "unknown: \($0.reason)") }
+        if let monitor = status.monitorProcessID { facts.append(("monitor", "process \(monitor)")) }
+        if !status.alarmProblem.isEmpty {
+            facts.append(("alarm", "the machine does not wake for keep-alives: \(status.alarmProblem)"))
+        }
         facts += status.warnings.map { ("warning", $0) }
         var lines = aligned(facts, width: width, paint: paint)
         lines += counters(status.counters, width: width, paint: paint)
@@ -106,7 +111,9 @@ package enum Report {
                 client.backgroundTasks.isEmpty ? "none" : client.backgroundTasks.joined(separator: ", ")
             ),
         ]
+        if let fetch = client.fetch { facts.append(("fetch", fetchSentence(fetch))) }
         if client.isMediaActive { facts.append(("media", "active")) }
+        if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if let launch = client.launch {
             facts.append(("command", launch.arguments.joined(separator: " ")))
             facts.append(("directory", launch.directory))
@@ -224,6 +231,23 @@ package enum Report {
         let connection =
             client.suspension.isEmpty ? "not connected" : "connected for \(Human.duration(client.connected))"
         return "\(process) uid \(client.uid), \(connection)"
+    }
+
+    private static func fetchSentence(_ fetch: ClientInfo.Fetch) -> String {
+        var parts: [String]
+        switch fetch.minimumInterval {
+        case .never: parts = ["never"]
+        case .minimum: parts = ["as often as possible"]
+        case .atLeast(let interval): parts = ["at most every \(Human.duration(interval))"]
+        }
+        parts.append("score \(fetch.score) of 100")
+        if fetch.isRunning { parts.append("under way") }
+        if let next = fetch.next { parts.append("next within \(Human.duration(next))") }
+        if let last = fetch.lastAgo { parts.append("last \(Human.duration(last)) ago") }
+        if fetch.unfinishedInRow > 0 { parts.append("\(fetch.unfinishedInRow) not completed in a row") }
+        let hours = fetch.usualHours.map { "\($0)h" }.joined(separator: ", ")
+        if !hours.isEmpty { parts.append("usually opened at \(hours)") }
+        return parts.joined(separator: ", ")
     }
 
     private static func keepAliveSentence(_ client: ClientInfo) -> String {

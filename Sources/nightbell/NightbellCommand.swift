@@ -24,7 +24,8 @@ struct NightbellCommand: ParsableCommand {
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
             SuspendCommand.self, QuitCommand.self, LaunchCommand.self, ForgetCommand.self, RunCommand.self,
-            RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self, ValidateCommand.self,
+            SimulateCommand.self, RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self,
+            ValidateCommand.self,
             DoctorCommand.self,
             ExplainCommand.self,
         ])

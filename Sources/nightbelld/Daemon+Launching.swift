@@ -40,6 +40,7 @@ extension Daemon {
             registration.isLaunchable = true
             registration.exitsOnSuspend = manifest.exitsOnSuspend
             registration.keepAliveTimeout = manifest.keepAlive
+            registration.waitsForUnlock = manifest.waitsForUnlock
             return Declaration(
                 registration, launch: manifest.launch, identity: manifest.identity,
                 startsWithSupervisor: manifest.startsWithSupervisor)

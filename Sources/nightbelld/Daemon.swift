@@ -113,6 +113,7 @@ final class Daemon: @unchecked Sendable {
         result.stateDirectory = settings.stateDirectory.isEmpty ? nil : settings.stateDirectory
         result.memoryPressure = pressureTrigger
         result.pagesOut = settings.pageOut == .on
+        result.monitor = monitorProgram
         result.declarations = declarations
         result.reload = { self.reload() }
         result.version = nightbelldVersion

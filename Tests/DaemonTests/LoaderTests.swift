@@ -241,6 +241,8 @@ private func otherValue(for key: Key) -> String {
     case "outgoingBytesPerConnection": "200000"
     case "memoryPressure.share": "full"
     case "memoryPressure.pageOut": "on"
+    case "monitor": "off"
+    case "monitorProgram": "/opt/monitor"
     case "memoryPressure.window": "7s"
     case "launches.retryMaximum": "90s"
     default: key.expected.hasPrefix("a duration") ? "123ms" : "77"

@@ -43,6 +43,7 @@ struct ManifestTests {
             wakeLimitPolicy: terminate
             exitsOnSuspend: yes
             startsWithSupervisor: false
+            waitsForUnlock: true
             """)
         #expect(file.problems.isEmpty, "\(file.problems)")
         let manifest = try #require(file.manifests.first)
@@ -65,7 +66,7 @@ struct ManifestTests {
         #expect(manifest.launch == launch)
         #expect(launch.problem == nil)
         #expect(manifest.keepAlive == .seconds(600) && manifest.wakeLimitPolicy == .terminate)
-        #expect(manifest.exitsOnSuspend && !manifest.startsWithSupervisor)
+        #expect(manifest.exitsOnSuspend && !manifest.startsWithSupervisor && manifest.waitsForUnlock)
     }
 
     @Test("Each document of a file is a client")
@@ -146,6 +147,7 @@ struct ManifestTests {
         Mistake("keepAlive: 0", "keepAlive", "a duration"),
         Mistake("wakeLimitPolicy: kill", "wakeLimitPolicy", "linger or terminate"),
         Mistake("exitsOnSuspend: maybe", "exitsOnSuspend", "true or false"),
+        Mistake("waitsForUnlock: maybe", "waitsForUnlock", "true or false"),
         Mistake("startsWithSupervisor: 1", "startsWithSupervisor", "true or false"),
     ]
 

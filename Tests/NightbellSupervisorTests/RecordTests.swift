@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Records of a worker")
 struct RecordTests {
-    private let key = RecordKey(kind: RecordKey.clients, id: 7)
+    private let key = RecordKey(.clients, id: 7)
 
     @Test("A client's record has all of it")
     func client() throws {

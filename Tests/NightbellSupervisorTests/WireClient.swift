@@ -44,9 +44,11 @@ final class WireClient {
     }
 
     func hello(
-        _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger
+        _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger,
+        wantsNetworkChanges: Bool = false
     ) throws {
         var hello = WireHello()
+        hello.wantsNetworkChanges = wantsNetworkChanges
         hello.version = 1
         hello.identifier = identifier
         hello.modes = modes

@@ -5,6 +5,7 @@
 #include "CDatagram.h"
 #include "CLaunch.h"
 #include "CProcess.h"
+#include "CSocketPath.h"
 
 #include <fcntl.h>
 #include <poll.h>

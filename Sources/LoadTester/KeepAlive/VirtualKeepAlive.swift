@@ -167,7 +167,8 @@ struct VirtualKeepAlive {
             supervision.handle(.frozen(client, epoch: epoch), at: now, into: &actions)
         case .registered, .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm,
             .armPastEnd, .close, .thaw, .kill, .forget, .trace, .beginOffload, .endOffload, .ping,
-            .lookForAnswer, .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
+            .lookForAnswer, .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState,
+            .inspectPaths:
             break
         }
     }

@@ -48,6 +48,8 @@ package struct Holdings {
     /// The state saved for the next process.
     package var state: [UInt8] = []
     package var hibernates = false
+    /// The interval that was set in this process.
+    package var fetchInterval: FetchInterval?
     /// `leaving`: the background was requested, but the client's handler for entering it has not run yet.
     package var ground = Ground.undeclared
     /// A socket has, or had, a profile.

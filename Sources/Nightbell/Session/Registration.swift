@@ -3,7 +3,9 @@ import SwiftProtobuf
 
 extension Client.Configuration {
     /// The client's first message.
-    func hello() throws(NightbellError) -> WireHello {
+    ///
+    /// - Parameter wantsNetworkChanges: whether there is a handler for them.
+    func hello(wantsNetworkChanges: Bool) throws(NightbellError) -> WireHello {
         try Self.check(identifier: identifier)
         var hello = WireHello()
         hello.version = 1
@@ -13,6 +15,7 @@ extension Client.Configuration {
         hello.wantsWakeWord = true
         hello.takesSocketsBack = true
         hello.exitsOnSuspend = exitsOnSuspend
+        hello.wantsNetworkChanges = wantsNetworkChanges
         if let launch = Environment.launch() { hello.launch = launch }
         return hello
     }

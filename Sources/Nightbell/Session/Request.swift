@@ -49,6 +49,8 @@ package enum Request: Sendable {
     case enterForeground
     case setKeepAlive(milliseconds: UInt64, handler: @Sendable () -> Void)
     case clearKeepAlive
+    case setFetchInterval(FetchInterval)
+    case fetchDone(UInt64, FetchResult)
     case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
     case endTask(BackgroundTask)
     case timeRemaining
@@ -95,6 +97,20 @@ extension WireClientMessage {
 
     package static func setKeepAlive(milliseconds: UInt64, request: UInt64) -> Self {
         Self(.setKeepAliveTimeout(.with { $0.timeoutMs = milliseconds }), request: request)
+    }
+
+    package static func setFetchInterval(_ interval: FetchInterval, request: UInt64) -> Self {
+        let milliseconds = interval.wireMilliseconds
+        return Self(.setMinimumFetchInterval(.with { $0.intervalMs = milliseconds }), request: request)
+    }
+
+    package static func fetchDone(_ wakeID: UInt64, _ result: FetchResult, request: UInt64) -> Self {
+        Self(
+            .fetchDone(
+                .with {
+                    $0.wakeID = wakeID
+                    $0.result = result.wire
+                }), request: request)
     }
 
     package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {

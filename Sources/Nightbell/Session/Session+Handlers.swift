@@ -115,6 +115,10 @@ extension Session {
             }
             if let news { handlers.wake(news) }
             if wake.reasons.contains(.keepAlive) { runKeepAliveHandler() }
+            if wake.reasons.contains(.networkChanged) { handlers.networkChanged?(wake.lostSockets) }
+            if wake.reasons.contains(.fetch) {
+                handlers.fetch(Fetch(budget: wake.fetchBudget, wakeID: wake.id, session: self))
+            }
             handled(wake, connection)
         case .keepAlive:
             runKeepAliveHandler()

@@ -43,7 +43,8 @@ final class Session: Sendable {
     init(_ configuration: Client.Configuration, _ handlers: Client.Handlers) throws(NightbellError) {
         let timeout = configuration.requestTimeout.wholeNanoseconds
         let state = SessionState(
-            hello: try configuration.hello(), reconnects: configuration.reconnects, requestTimeout: timeout,
+            hello: try configuration.hello(wantsNetworkChanges: handlers.networkChanged != nil),
+            reconnects: configuration.reconnects, requestTimeout: timeout,
             requiresSupervisor: configuration.requiresSupervisor)
         core = Monitor(Core(state: state))
         do {

@@ -80,6 +80,7 @@ extension SessionState {
         var wake = Wake(
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
+        wake.fetchBudget = .wireMilliseconds(message.fetchBudgetMs)
         for reason in message.reasons {
             switch reason {
             case .socket: wake.reasons.insert(.socket)

@@ -45,6 +45,8 @@ extension SessionState {
         case .enterForeground: WireClientMessage(.enterForeground(.init()), request: number)
         case .setKeepAlive(let milliseconds, _): .setKeepAlive(milliseconds: milliseconds, request: number)
         case .clearKeepAlive: WireClientMessage(.clearKeepAliveTimeout_p(.init()), request: number)
+        case .setFetchInterval(let interval): .setFetchInterval(interval, request: number)
+        case .fetchDone(let wakeID, let result): .fetchDone(wakeID, result, request: number)
         case .beginTask(let name, _): .beginTask(name: name, request: number)
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
         case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
@@ -69,7 +71,8 @@ extension SessionState {
             return .time(.unlimited)
         case .media:
             return .done
-        case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate:
+        case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate,
+            .setFetchInterval, .fetchDone:
             return nil
         }
     }
@@ -92,6 +95,10 @@ extension SessionState {
             if holdings.ground != .background { holdings.ground = .leaving }
         case .enterForeground:
             holdings.ground = .foreground
+        case .setFetchInterval(let interval):
+            holdings.fetchInterval = interval
+        case .fetchDone:
+            break  // it is over with the supervisor that has begun it
         case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
             throw NightbellError(.disconnected, "")
         }
@@ -103,7 +110,8 @@ extension SessionState {
         of request: Request, lostWith error: NightbellError
     ) -> Result<Answer, NightbellError> {
         switch request {
-        case .release, .endTask, .clearKeepAlive, .enterBackground, .enterForeground:
+        case .release, .endTask, .clearKeepAlive, .enterBackground, .enterForeground, .setFetchInterval,
+            .fetchDone:
             do {
                 return .success(try record(request))
             } catch {
@@ -162,6 +170,10 @@ extension SessionState {
             holdings.keepAlive = .init(milliseconds: milliseconds, handler: handler, lastRun: now)
         case (.clearKeepAlive, .done):
             holdings.keepAlive = nil
+        case (.setFetchInterval(let interval), .done):
+            holdings.fetchInterval = interval
+        case (.fetchDone, .done):
+            break
         case (.beginTask(let name, let expired), .backgroundTask(let answer)):
             return .success(.task(holdings.begin(name, wireID: answer.taskID, expired: expired)))
         case (.endTask(let task), .done):

@@ -7,6 +7,7 @@ package struct Restoration {
         case hello
         case handOver([UInt64])
         case keepAlive
+        case fetchInterval
         case task(UInt64)
         case state
         case hibernate
@@ -30,6 +31,7 @@ extension SessionState {
             steps.append(.handOver(Array(ids[start..<min(start + Request.socketsPerPacket, ids.count)])))
         }
         if holdings.keepAlive != nil { steps.append(.keepAlive) }
+        if holdings.fetchInterval != nil { steps.append(.fetchInterval) }
         if !holdings.state.isEmpty { steps.append(.state) }
         if holdings.hibernates { steps.append(.hibernate) }
         steps += holdings.tasks.keys.sorted().map { .task($0) }
@@ -67,6 +69,10 @@ extension SessionState {
         case (.keepAlive, .error(let error)):
             holdings.keepAlive = nil
             actions.append(.notify(.keepAliveLost(NightbellError(error))))
+        case (.fetchInterval, .done):
+            break
+        case (.fetchInterval, .error):
+            holdings.fetchInterval = nil
         case (.task(let id), .backgroundTask(let task)) where task.taskID != 0:
             holdings.tasks[id]?.wireID = task.taskID
         case (.task(let id), .backgroundTask), (.task(let id), .error):
@@ -117,6 +123,8 @@ extension SessionState {
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))
         case .keepAlive:
             return .send(.setKeepAlive(milliseconds: holdings.keepAlive?.milliseconds ?? 0, request: number))
+        case .fetchInterval:
+            return .send(.setFetchInterval(holdings.fetchInterval ?? .never, request: number))
         case .task(let id):
             return .send(.beginTask(name: holdings.tasks[id]?.name ?? "", request: number))
         case .state:

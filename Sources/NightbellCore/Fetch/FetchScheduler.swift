@@ -22,6 +22,8 @@ package struct FetchScheduler: Sendable, Equatable {
 
     package var isEmpty: Bool { states.isEmpty }
 
+    package func contains(_ place: UInt32) -> Bool { states.contains(place) }
+
     /// The places with a state, in a deterministic order.
     package var places: [UInt32] { states.slots }
 
@@ -106,11 +108,11 @@ package struct FetchScheduler: Sendable, Equatable {
         windows.set(place, to: nil)
     }
 
-    /// The client has left the foreground.
+    /// The client has left the foreground. Its next fetch is planned by `setWaiting`.
     package mutating func noteLeaving(of place: UInt32, at now: Instant) {
         guard states.contains(place) else { return }
         states[place].leftForeground = now
-        plan(place, at: now)
+        windows.set(place, to: nil)
     }
 
     // MARK: Fetches
@@ -121,12 +123,27 @@ package struct FetchScheduler: Sendable, Equatable {
     /// Removes one client from the plan that should fetch now, since the machine is awake.
     package mutating func popReady(at now: Instant) -> UInt32? { mayBegin ? windows.popBegun(at: now) : nil }
 
-    /// A fetch begins.
+    /// A fetch begins, on request perhaps.
     package mutating func begin(_ place: UInt32, at now: Instant) {
-        guard states.contains(place) else { return }
+        if !states.contains(place) {
+            states.insert(FetchState(interval: .never, leftForeground: now), at: place)
+        }
         running += 1
         windows.set(place, to: nil)
         states[place].noteFetch(at: now, clock)
+    }
+
+    /// A client is launched for a fetch, which begins with its process.
+    package mutating func noteLaunch(of place: UInt32, at now: Instant) {
+        guard states.contains(place) else { return }
+        windows.set(place, to: nil)
+        states[place].lastFetch = now
+    }
+
+    /// A client that was launched for a fetch has failed before it began.
+    package mutating func noteFailedLaunch(of place: UInt32) {
+        guard states.contains(place) else { return }
+        states[place].score.addOverrun()
     }
 
     /// A fetch that the previous supervisor process has begun goes on.

@@ -25,7 +25,7 @@ package struct Habit: Sendable, BitwiseCopyable {
     /// The day that is being observed; it is added to `days` when it is over.
     private var currentDay = Int32.min
     /// The number of days that were observed to their end, at most 255.
-    private(set) var observedDays: UInt8 = 0
+    package private(set) var observedDays: UInt8 = 0
     /// The latest visits, and how many of them were followed by another one soon.
     private var visits: UInt8 = 0
     private var returns: UInt8 = 0

@@ -30,7 +30,7 @@ extension Supervision {
                 return forget(client, at: now, into: &actions)
             }
             becomeDormant(client, .resting, at: now, into: &actions)
-        case .launchOverran, .backgroundTasksOverran:
+        case .launchOverran, .backgroundTasksOverran, .fetchOverran:
             crashed(client, at: now, into: &actions)
         case .tooManyWakes:
             guard clients[client.id].isLaunchable, mustReturn(client) else {
@@ -57,6 +57,7 @@ extension Supervision {
     private mutating func crashed(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
+        failFetch(client, at: now, into: &actions)
         count(.crashes, of: client)
         actions.append(.trace(client, .crashed))
         let launches = clients[client.id].launches
@@ -111,7 +112,9 @@ extension Supervision {
 
     private func isReachable(_ client: ClientID) -> Bool { clients[client.id].modes.contains(.voip) }
 
-    private func mustReturn(_ client: ClientID) -> Bool { isReachable(client) || hasSurvivors(client) }
+    private func mustReturn(_ client: ClientID) -> Bool {
+        isReachable(client) || hasSurvivors(client) || wantsFetch(client) && !mutated(.forgetsFetchers)
+    }
 
     /// Whether a client that has to be reachable loses that with its process: it loses a socket or its keep-alive
     /// timeout, or nothing could launch it again.
@@ -141,6 +144,7 @@ extension Supervision {
             noteEnd(token)
             sockets[token.id].condition = .unwatched
         }
+        abandonFetch(client, at: now, into: &actions)
         clients[client.id].fired.removeAll()
         // The pending wake was never delivered.
         if clients[client.id].pendingWake.take() != nil { clients[client.id].lastWakeID -= 1 }
@@ -160,6 +164,7 @@ extension Supervision {
         actions.append(.trace(client, .becameDormant))
         resumeOffloading(client)
         watchBeginnings(client)
+        forgetLostPaths(of: client, into: &actions)
         if !mutated(.parksUnwatched) { armSockets(client, into: &actions) }
         // An earlier reason, such as a failed launch.
         let reasons = clients[client.id].launches.reasons

@@ -15,11 +15,16 @@ extension Supervision {
         case .queued:
             // Its old entry in the queue does not delay those behind it.
             let isUrgent = clients[client.id].launches.kind.isUrgent
-            if reasons.isUrgent, !isUrgent { enqueue(client, isUrgent: true) }
+            // Its user was there when it was queued, even if that is unknown now.
+            if reasons.isUrgent, !isUrgent { enqueue(client, isUrgent: true, inSpiteOfLock: true) }
         }
     }
 
-    private mutating func enqueue(_ client: ClientID, isUrgent: Bool) {
+    mutating func enqueue(_ client: ClientID, isUrgent: Bool, inSpiteOfLock: Bool = false) {
+        // It keeps its reasons, and is queued when its user is unlocked.
+        guard inSpiteOfLock || !isLocked(client) else {
+            return clients[client.id].lifecycle.becomeDormant(.resting)
+        }
         clients[client.id].lifecycle.becomeDormant(.queued)
         let kind = setKind(client, isUrgent: isUrgent)
         launchQueue.append(client, of: clients[client.id].user, kind)
@@ -142,7 +147,9 @@ extension Supervision {
     ) {
         endOffloads(client, into: &actions)
         endTasks(client)
+        countWishes(of: client, -1)
         clients[client.id].takeOver(permitted(registration), at: now, elapsed: elapsed(at: now))
+        countWishes(of: client, 1)
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request

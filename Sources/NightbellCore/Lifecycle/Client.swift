@@ -7,6 +7,8 @@ struct Client: Sendable, Equatable {
     var wakeLimitPolicy: WakeLimitPolicy
     var isLaunchable: Bool
     var exitsOnSuspend: Bool
+    var wantsNetworkChanges: Bool
+    var waitsForUnlock: Bool
     var registeredAt: Instant
 
     // Ordered for the least padding.
@@ -15,6 +17,9 @@ struct Client: Sendable, Equatable {
     var hibernates = false
     /// It is in `Supervision.changes`.
     var isTouched = false
+    var pathInspection = PathInspection.none
+    /// It is, or was last, told of sockets that cannot work over the present network.
+    var hasLostPaths = false
     /// Some of its sockets have a keep-alive profile.
     var hasProfiles = false
     /// A wake decided in this turn. It is delivered at the turn's end, so that all events of a turn make one wake.
@@ -96,6 +101,8 @@ struct Client: Sendable, Equatable {
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable
         exitsOnSuspend = registration.exitsOnSuspend
+        wantsNetworkChanges = registration.wantsNetworkChanges
+        waitsForUnlock = registration.waitsForUnlock
         registeredAt = now
         enteredStateAt = elapsed
         backgroundSince = elapsed
@@ -108,6 +115,8 @@ struct Client: Sendable, Equatable {
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable
         exitsOnSuspend = registration.exitsOnSuspend
+        wantsNetworkChanges = registration.wantsNetworkChanges
+        waitsForUnlock = registration.waitsForUnlock
         hibernates = false
         launches.isRejoined = true
         launches.neverSpoke = false

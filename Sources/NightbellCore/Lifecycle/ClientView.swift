@@ -17,8 +17,21 @@ package struct ClientView: Sendable {
     package var mediaPlays: Bool
     /// It should be reachable, but only a request can wake or launch it.
     package var isOutOfReach: Bool
+    package var wantsNetworkChanges: Bool
     package var launches: Launches
+    /// nil: it has never asked for fetches.
+    package var fetch: Fetch?
     package var counters: Counters
+
+    /// A client's fetches.
+    package struct Fetch: Sendable {
+        package var state: FetchState
+        /// In elapsed time.
+        package var window: Window?
+        package var isRunning: Bool
+        /// The hours of today in which it is usually brought to the foreground.
+        package var usualHours: [Int]
+    }
 
     /// The launch state of a client.
     package struct Launches: Sendable, Equatable {
@@ -34,6 +47,7 @@ package struct ClientView: Sendable {
         package var stateBytes: Int
         package var hibernates: Bool
         package var exitsOnSuspend: Bool
+        package var isWaitingForUnlock: Bool
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks and media.
@@ -119,7 +133,8 @@ extension Supervision {
         sockets.contains(token.id) && sockets[token.id].isStream
     }
 
-    private func launches(_ record: Client) -> ClientView.Launches {
+    private func launches(_ client: ClientID) -> ClientView.Launches {
+        let record = clients[client.id]
         var notBefore: Instant?
         if case .dormant(.waiting(let instant)) = record.lifecycle.stage { notBefore = instant }
         var until: Instant?
@@ -128,7 +143,8 @@ extension Supervision {
             isPossible: record.isLaunchable, reasons: record.launches.reasons, notBefore: notBefore,
             until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
-            hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend)
+            hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend,
+            isWaitingForUnlock: isWaitingForUnlock(client))
     }
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
@@ -150,6 +166,8 @@ extension Supervision {
             wakeLimitPolicy: record.wakeLimitPolicy)
         registration.isLaunchable = record.isLaunchable
         registration.exitsOnSuspend = record.exitsOnSuspend
+        registration.wantsNetworkChanges = record.wantsNetworkChanges
+        registration.waitsForUnlock = record.waitsForUnlock
         return registration
     }
 
@@ -159,6 +177,10 @@ extension Supervision {
 
     package func survives(_ token: SocketToken) -> Bool {
         sockets.contains(token.id) && sockets[token.id].survives
+    }
+
+    package func isRouted(_ token: SocketToken) -> Bool {
+        sockets.contains(token.id) && sockets[token.id].isRouted
     }
 
     package func tag(of token: SocketToken) -> SocketTag? {
@@ -191,6 +213,17 @@ extension Supervision {
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
             mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
-            launches: launches(record), counters: counters)
+            wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
+            fetch: fetch(record, client, at: now), counters: counters)
+    }
+
+    private func fetch(_ record: Client, _ client: ClientID, at now: Instant) -> ClientView.Fetch? {
+        guard let state = fetches.state(at: record.owner) else { return nil }
+        let hours = fetches.clock.map { clock in
+            state.habit.usualHours(on: clock.local(elapsed(at: now)).day, atMost: 6).sorted()
+        }
+        return ClientView.Fetch(
+            state: state, window: fetches.window(at: record.owner), isRunning: isFetching(client),
+            usualHours: hours ?? [])
     }
 }

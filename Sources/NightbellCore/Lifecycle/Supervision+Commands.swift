@@ -10,6 +10,11 @@ extension Supervision {
             case .suspend: suspendOnRequest(client, at: now)
             case .quit: quit(client, at: now, into: &actions)
             case .launch: launchOnRequest(client, at: now, into: &actions)
+            case .simulateNetworkChange: simulateNetworkChange(client, into: &actions)
+            case .simulateSleep: simulateSleep(client, at: now, into: &actions)
+            case .simulateUnlock: simulateUnlock(client, at: now, into: &actions)
+            case .simulateFetch: fetchOnRequest(client, at: now, into: &actions)
+            case .simulateFetchLaunch: launchForFetchOnRequest(client, at: now, into: &actions)
             }
         actions.append(.commandAnswer(refusal, key))
     }
@@ -32,6 +37,7 @@ extension Supervision {
         switch clients[client.id].lifecycle.stage {
         case .background:
             guard !mutated(.refusesSuspension), !clients[client.id].assertions.holds(at: now),
+                !isFetching(client),
                 clients[client.id].lifecycle.endLinger()
             else { return .illegalState(.background) }
             clients[client.id].launches.isInBackground = false
@@ -90,6 +96,7 @@ extension Supervision {
     mutating func notifyTermination(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
+        abandonFetch(client, at: now, into: &actions)
         let budget = settings.budgets.termination
         advance(client, at: now, into: &actions) { $0.notifyTermination(reason, until: now + budget) }
         scheduleKeepAlive(client)
@@ -102,6 +109,7 @@ extension Supervision {
     ) {
         // A client that does not run again has vouched for its sockets: their pings continue while it dies, and after.
         if !reason.isInSleep { endOffloads(client, into: &actions) }
+        abandonFetch(client, at: now, into: &actions)
         advance(client, at: now, into: &actions) { $0.kill(reason) }
         scheduleKeepAlive(client)
         actions.append(.trace(client, .terminated(reason)))

@@ -30,6 +30,9 @@ extension Supervision {
     private mutating func reachDeadline(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
+        if isFetching(client), fetchRuns[client.slot].until <= now {
+            fetchOverran(client, at: now, into: &actions)
+        }
         switch clients[client.id].lifecycle.expire(at: now) {
         case .nothing:
             break
@@ -86,7 +89,7 @@ extension Supervision {
         }
     }
 
-    private mutating func overran(
+    mutating func overran(
         _ step: Step, _ client: ClientID, into actions: inout ActionBuffer
     ) {
         count(.overrun(of: step), of: client)

@@ -11,6 +11,9 @@ extension Supervision {
         case .wakeDone(let wakeID):
             finishWake(client, wakeID: wakeID, at: now)
             actions.append(.answer(.done, client, key))
+        case .fetchDone(let wakeID, let result):
+            let answer = finishFetch(result, wakeID: wakeID, client, key, at: now, into: &actions)
+            actions.append(.answer(answer, client, key))
         case .backgroundEntered:
             clients[client.id].lifecycle.finishEntering()  // unless it comes too late, or was overtaken
             actions.append(.answer(.done, client, key))
@@ -44,7 +47,8 @@ extension Supervision {
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
-        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .beginBackgroundTask,
+        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval,
+            .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
             actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
@@ -69,6 +73,8 @@ extension Supervision {
             clients[client.id].keepAlive = nil
             scheduleKeepAlive(client)
             return .done
+        case .setMinimumFetchInterval(let interval):
+            return setMinimumFetchInterval(interval, client, at: now)
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
@@ -85,7 +91,7 @@ extension Supervision {
             clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
             return .done
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
-            .saveState, .hibernate, .restartNoted:
+            .fetchDone, .saveState, .hibernate, .restartNoted:
             return .done  // each has a path of its own
         }
     }

@@ -55,6 +55,7 @@ extension Supervision {
         let client = ClientID(clients.insert(new))
         owners[registration.identifier]?.client = client
         users[registration.user, default: UserUsage()].clients += 1
+        countWishes(of: client, 1)
         return client
     }
 
@@ -88,6 +89,7 @@ extension Supervision {
             guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
             let identifier = owners.identifier(at: oldest.place)
             recordEndOfOwnership(owner.number)
+            fetches.remove(oldest.place)
             owners[identifier] = nil
             users[user]?.identifiers -= 1
             return changes.ownerships.append(identifier)
@@ -109,10 +111,13 @@ extension Supervision {
 
     /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        abandonFetch(client, at: now, into: &actions)
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
+        countWishes(of: client, -1)
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
             removeOffload(token, of: client)
+            if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }
             sockets.remove(token.id)
             actions.append(.close(token))
         }
@@ -181,6 +186,7 @@ extension Supervision {
             forget(client, at: now, into: &actions)
         }
         recordEndOfOwnership(owner.number)
+        if let place = owners.place(of: identifier) { fetches.remove(place) }
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
         changes.ownerships.append(identifier)

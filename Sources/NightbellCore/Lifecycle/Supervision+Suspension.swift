@@ -6,12 +6,18 @@ extension Supervision {
             || clients[client.id].sockets.contains { sockets[$0.id].canWake }
     }
 
+    /// Whether fetches are all that the client wants to be woken for.
+    private func onlyFetches(_ client: ClientID) -> Bool {
+        !clients[client.id].modes.contains(.voip) && wantsFetch(client)
+    }
+
     /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be suspended. Connecting
     /// and registering takes longer than the wake that it was launched for.
     func endOfSetUp(_ client: ClientID, at now: Instant) -> Instant? {
         guard clients[client.id].launches.isInBackground,
             case .background = clients[client.id].lifecycle.stage,
-            !clients[client.id].hibernates, !canBeWoken(client), !mutated(.suspendsInSetUp)
+            !clients[client.id].hibernates, !canBeWoken(client), !onlyFetches(client),
+            !mutated(.suspendsInSetUp)
         else { return nil }
         let end = clients[client.id].registeredAt + settings.launches.budget
         return now < end ? end : nil
@@ -26,11 +32,14 @@ extension Supervision {
     /// Whether a client that should be reachable is suspended or has no process, and only a request could change that.
     func isOutOfReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
-        guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client) else {
+        guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client),
+            !onlyFetches(client)
+        else {
             return false
         }
         return switch record.lifecycle.stage {
-        case .suspended, .dormant(.resting): true
+        case .suspended: true
+        case .dormant(.resting): record.launches.reasons.isEmpty
         case .notRunning, .inactive, .active, .background, .suspending, .terminating, .dormant, .launching:
             false
         }

@@ -13,6 +13,7 @@ extension Supervision {
         case .notRunning, .terminating:
             return  // no process to wake
         case .dormant:
+            if reasons.contains(.fetch) { noteLaunchForFetch(client, at: now) }
             // All traffic until it runs counts as one wake.
             if !clients[client.id].launches.reasons.contains(.socket) {
                 noteTraffic(client, reasons, at: now, into: &actions)
@@ -38,6 +39,7 @@ extension Supervision {
             advance(client, at: now, into: &actions) { $0.wake(open) }
         }
         clients[client.id].lastWakeID = wakeID
+        if reasons.contains(.fetch) { beginFetch(client, at: now) }
         // Kept after delivery: the next supervisor process may have to repeat it.
         guard isNew else { return clients[client.id].lastWakeReasons.formUnion(reasons) }
         clients[client.id].lastWakeReasons = reasons
@@ -110,14 +112,21 @@ extension Supervision {
             return clients[client.id].lastWakeID -= 1
         }
         let start = actions.firedSockets.count
+        // A path that works again meanwhile is told as lost all the same.
+        if clients[client.id].hasLostPaths {
+            for fired in clients[client.id].fired where fired.conditions.contains(.pathLost) {
+                sockets[fired.token.id].isPathLost = true
+            }
+        }
+        let reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
-        let reasons = clients[client.id].lastWakeReasons
         countWake(reasons, of: client)
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
             sockets: start..<actions.firedSockets.count, budget: wakeBudget,
-            asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated)
+            asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
+            fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil)
         actions.append(.notify(client, .wake(wake)))
         actions.append(.trace(client, .woken(reasons)))
     }
@@ -160,25 +169,29 @@ extension Supervision {
 
     /// Runs the handlers of all clients that are inside their window.
     mutating func runKeepAlives(at now: Instant, into actions: inout ActionBuffer) {
-        let elapsed = elapsed(at: now)
-        while let slot = schedule.popBegun(at: elapsed) {
-            guard let id = clients.id(inSlot: slot) else { continue }
-            let client = ClientID(id)
-            catchUp(client, at: now, into: &actions)
-            // An expired deadline may have terminated it.
-            guard let window = keepAliveWindow(client) else {
-                settle(client, at: now, into: &actions)
-                continue
-            }
-            if elapsed > window.latest {
-                count(.keepAliveLate, of: client)
-                actions.append(.trace(client, .keepAliveLate(by: elapsed.since(window.latest))))
-            }
-            count(.keepAliveRuns, of: client)
-            clients[id].keepAlive?.base = elapsed
-            wake(client, .keepAlive, at: now, into: &actions)
-            scheduleKeepAlive(client)
-            settle(client, at: now, into: &actions)
+        while let slot = schedule.popBegun(at: elapsed(at: now)) {
+            runKeepAlive(inSlot: slot, at: now, into: &actions)
         }
+    }
+
+    /// Runs the handler of a client that was taken out of the schedule, and schedules the next run.
+    mutating func runKeepAlive(inSlot slot: UInt32, at now: Instant, into actions: inout ActionBuffer) {
+        guard let id = clients.id(inSlot: slot) else { return }
+        let client = ClientID(id)
+        let elapsed = elapsed(at: now)
+        catchUp(client, at: now, into: &actions)
+        // An expired deadline may have terminated it.
+        guard let window = keepAliveWindow(client) else {
+            return settle(client, at: now, into: &actions)
+        }
+        if elapsed > window.latest {
+            count(.keepAliveLate, of: client)
+            actions.append(.trace(client, .keepAliveLate(by: elapsed.since(window.latest))))
+        }
+        count(.keepAliveRuns, of: client)
+        clients[id].keepAlive?.base = elapsed
+        wake(client, .keepAlive, at: now, into: &actions)
+        scheduleKeepAlive(client)
+        settle(client, at: now, into: &actions)
     }
 }

@@ -11,6 +11,10 @@ package enum Fact: Sendable, Equatable {
     case sleepImminent(isDelayed: Bool)
     /// The machine is awake, or does not go to sleep after all.
     case resumed
+    /// Local time is elapsed time plus this. It changes with the clock and with daylight saving time.
+    case wallClock(offset: Duration)
+    /// Whether memory or processors are short, so that optional work had better wait.
+    case shortage(Bool)
     /// The users with an open home.
     case unlocked(Knowledge<Set<UserID>>)
 }

@@ -38,7 +38,8 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
         switch step {
         case .enteringBackground: .overrunsEnteringBackground
         case .prepareToSuspend: .overrunsPrepare
-        case .wake: .overrunsWake
+        // A fetch is a wake with a longer budget.
+        case .wake, .fetch: .overrunsWake
         case .backgroundTasks: .overrunsBackgroundTasks
         case .termination: .overrunsTermination
         case .launch: .overrunsLaunch

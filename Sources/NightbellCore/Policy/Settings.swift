@@ -15,6 +15,8 @@ package struct Settings: Sendable, Equatable {
         package var expirationNotice: Duration = .seconds(5)
         /// From `WillTerminate` to the kill.
         package var termination: Duration = .seconds(5)
+        /// From the `Wake` with the reason `fetch` to `FetchDone`.
+        package var fetch: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
 
@@ -49,6 +51,10 @@ package struct Settings: Sendable, Equatable {
         package var slack: Duration = .seconds(120)
         /// How long data counts as fresh after a fetch.
         package var fresh: Duration = .seconds(1_800)
+        /// Fetches wait while processes have waited for a processor for this share of the last ten seconds, in percent …
+        package var processorPressure: Int = 60
+        /// … or for memory.
+        package var memoryPressure: Int = 10
 
         package init() {}
     }
@@ -106,6 +112,16 @@ package struct Settings: Sendable, Equatable {
         package init() {}
     }
 
+    /// Sleep of the whole machine.
+    package struct Sleep: Sendable, Equatable {
+        /// Keep-alive handlers that would be due within this time run before the machine sleeps.
+        package var horizon: Duration = .seconds(300)
+        /// How long the machine's sleep is delayed for that at most. The machine permits 5 s, unless configured otherwise.
+        package var delay: Duration = .seconds(4)
+
+        package init() {}
+    }
+
     /// Measures when memory is short.
     package struct MemoryPressure: Sendable, Equatable {
         /// How many suspended clients are terminated each time, the largest first.
@@ -150,11 +166,13 @@ package struct Settings: Sendable, Equatable {
 
     package var budgets = Budgets()
     package var keepAlive = KeepAlive()
+    package var fetch = Fetch()
     package var offload = Offload()
     package var suspension = Suspension()
     package var wakes = Wakes()
     package var launches = Launches()
     package var memoryPressure = MemoryPressure()
+    package var sleep = Sleep()
     package var quotas = Quotas()
     /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's are. No
     /// configuration key.

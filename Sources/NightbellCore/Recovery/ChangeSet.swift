@@ -16,17 +16,21 @@ struct ChangeSet: Sendable, Equatable {
     var offloads: [SocketToken] = []
     /// Identifiers with a changed owner or quit state.
     var ownerships: [ClientIdentifier] = []
+    /// The places of identifiers with a changed record of their fetches.
+    var fetches: [UInt32] = []
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
     var hasPressure = false
+    /// Another network is handled.
+    var hasNetwork = false
 
     var isEmpty: Bool { offloads.isEmpty && isOfPings }
 
     /// Whether nothing but pings has changed.
     var isOfPings: Bool {
         clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
-            && endedOwnerships.isEmpty && !hasPressure
+            && fetches.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
     }
 
     mutating func removeAll() {
@@ -36,8 +40,10 @@ struct ChangeSet: Sendable, Equatable {
         ends.empty()
         offloads.empty()
         ownerships.empty()
+        fetches.empty()
         endedOwnerships.empty()
         hasPressure = false
+        hasNetwork = false
     }
 }
 
@@ -77,10 +83,18 @@ extension Supervision {
         if notesChanges { changes.endedOwnerships.append(number) }
     }
 
+    /// Noted even if nothing else is.
+    mutating func recordFetch(of client: ClientID) {
+        changes.fetches.append(clients[client.id].owner)
+    }
+
     // MARK: Persisting
 
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
     package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
+
+    /// The places of identifiers with a changed record of their fetches. They are noted even if nothing else is.
+    package var changedFetches: [UInt32] { changes.fetches }
 
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.
     package mutating func persistChanges(in log: inout some RecoveryLog) {

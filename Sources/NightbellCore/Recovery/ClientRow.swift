@@ -58,6 +58,14 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
         static let isRejoined = Flags(rawValue: 16)
         static let isUrgent = Flags(rawValue: 32)
         package static let hasSettled = Flags(rawValue: 64)
+        /// Two bits with the number of a `PathInspection`.
+        static let pathInspection = Flags(rawValue: 128 | 256)
+
+        fileprivate init(_ inspection: PathInspection) { rawValue = UInt16(inspection.rawValue) << 7 }
+
+        package var inspection: PathInspection? {
+            PathInspection(rawValue: UInt8(intersection(.pathInspection).rawValue >> 7))
+        }
     }
 
     /// The stages of a life cycle; these numbers are stored.
@@ -175,6 +183,7 @@ extension ClientRow {
         if launches.isRejoined { flags.insert(.isRejoined) }
         if launches.kind.isUrgent { flags.insert(.isUrgent) }
         if launches.hasSettled { flags.insert(.hasSettled) }
+        flags.formUnion(Flags(client.pathInspection))
         store(client.lifecycle.stage)
     }
 
@@ -229,7 +238,10 @@ extension Client {
     mutating func restore(
         _ row: ClientRow, _ statistics: ClientStatistics, tasks: [Assertions.Task], _ settings: Settings.Wakes
     ) -> Bool {
-        guard row.version == ClientRow.currentVersion, let stage = Lifecycle.Stage(row) else { return false }
+        guard row.version == ClientRow.currentVersion, let stage = Lifecycle.Stage(row),
+            let inspection = row.flags.inspection
+        else { return false }
+        pathInspection = inspection
         lifecycle = Lifecycle(restoring: stage)
         backoff = Backoff(failures: Int(row.failedSuspensions))
         lastWakeReasons = row.lastWakeReasons

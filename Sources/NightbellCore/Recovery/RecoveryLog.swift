@@ -18,6 +18,8 @@ package protocol RecoveryLog {
     mutating func store(pressedUntil: Instant)
     /// Stores the client that may be frozen, and of which a message is being read; nil: there is none.
     mutating func store(messageBeingReadOf client: ClientID?)
+    /// Stores the fingerprint of the network that is handled; 0: none.
+    mutating func store(network: UInt64)
     /// Removes the state of a client.
     mutating func clear(_ client: ClientID)
 
@@ -36,6 +38,9 @@ package protocol RecoveryLog {
     mutating func put(_ tasks: [RecoverySnapshot.Task], of client: ClientID)
     mutating func put(_ owner: RecoverySnapshot.Owner)
     mutating func removeOwner(_ number: UInt64)
+    mutating func put(_ fetch: RecoverySnapshot.Fetch)
+    /// Removes the record of the fetches of an ownership, if there is one.
+    mutating func removeFetch(_ number: UInt64)
     /// Removes all records of a client, except those of its sockets.
     mutating func removeRecords(of client: ClientID)
     mutating func flush()
@@ -57,6 +62,8 @@ extension RecoveryLog {
         for client in changes.clients where supervision.contains(client) {
             store(supervision.row(of: client), supervision.statistics(of: client), of: client)
         }
+        // After the clients that have yet to be told of it.
+        if changes.hasNetwork { store(network: supervision.machine.handledNetwork ?? 0) }
         for token in changes.offloads {
             if let offload = supervision.offloadSnapshot(of: token) { store(offload, of: token) }
         }
@@ -68,7 +75,13 @@ extension RecoveryLog {
         for client in changes.tasks where supervision.contains(client) {
             put(supervision.tasks(of: client), of: client)
         }
-        for number in changes.endedOwnerships { removeOwner(number) }
+        for place in changes.fetches {
+            if let fetch = supervision.fetchSnapshot(at: place) { put(fetch) }
+        }
+        for number in changes.endedOwnerships {
+            removeOwner(number)
+            removeFetch(number)
+        }
         var isQuit = false
         for identifier in changes.ownerships {
             putOwner(of: identifier, supervision)

@@ -29,6 +29,13 @@ package struct RecoverySnapshot: Sendable {
             return row.lastWakeID != toldWakeID || (execution == .running && wasStopped)
         }
 
+        /// Whether a wake that may not have been delivered was for sockets that cannot work over the present network: the edge
+        /// adds `pathLost` to the conditions of those.
+        package var needsPaths: Bool {
+            guard let row = state?.row, row.lastWakeID != toldWakeID else { return false }
+            return row.lastWakeReasons.contains(.pathLost)
+        }
+
         /// The previous supervisor read from its connection while it slept, so messages may have been lost.
         package var hasMessageInFlight = false
 
@@ -80,6 +87,8 @@ package struct RecoverySnapshot: Sendable {
         package var request: UInt64
         package var index: UInt16
         package var survives: Bool
+        /// It has an address that the machine can lose.
+        package var isRouted = false
         /// The mark of the wake that reported its end; 0: none did.
         package var endedInWake: UInt32 = 0
         /// The conditions that hold at this moment.
@@ -89,9 +98,10 @@ package struct RecoverySnapshot: Sendable {
 
         package init(
             token: SocketToken, owner: ClientID, tag: SocketTag, isStream: Bool, request: UInt64,
-            index: UInt16, survives: Bool
+            index: UInt16, survives: Bool, isRouted: Bool = false
         ) {
             self.survives = survives
+            self.isRouted = isRouted
             self.token = token
             self.owner = owner
             self.tag = tag
@@ -127,12 +137,15 @@ package struct RecoverySnapshot: Sendable {
     package var clients: [Client] = []
     package var sockets: [Socket] = []
     package var owners: [Owner] = []
+    package var fetches: [Fetch] = []
     /// How long the machine has slept by now, since it was started.
     package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.
     package var gone = ClientStatistics.CounterWords(repeating: 0)
     /// Launches wait until then, because memory is short; nil: it is not, as far as is known.
     package var pressedUntil: Instant?
+    /// `MachineState.handledNetwork`.
+    package var handledNetwork: UInt64?
     /// The highest generations of all names given so far.
     package var clientGeneration: UInt32 = 0
     package var socketGeneration: UInt32 = 0
@@ -162,6 +175,6 @@ extension Supervision {
         guard let owner = owner(of: token), let tag = tag(of: token) else { return nil }
         return RecoverySnapshot.Socket(
             token: token, owner: owner, tag: tag, isStream: isStream(token), request: request, index: index,
-            survives: survives(token))
+            survives: survives(token), isRouted: isRouted(token))
     }
 }

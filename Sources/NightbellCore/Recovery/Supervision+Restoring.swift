@@ -17,6 +17,7 @@ extension Supervision {
         notesChanges = true
         machineSlept = snapshot.machineSlept
         pressedUntil = snapshot.pressedUntil ?? Self.unpressed
+        machine.handledNetwork = mutated(.restoresWithoutNetwork) ? nil : snapshot.handledNetwork
         restoreOwners(snapshot.owners)
         goneCounters = PackedCounters(words: snapshot.gone).counters
         counters = goneCounters
@@ -34,12 +35,13 @@ extension Supervision {
             },
             after: forgetsNames ? 0 : snapshot.socketGeneration)
         addSockets(snapshot.sockets)
+        let fetches = restoreFetches(snapshot.fetches)
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
         }
         for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
-            resume(old, waiting[old.id] ?? [], at: now, into: &actions)
+            resume(old, waiting[old.id] ?? [], fetches[old.id.slot], at: now, into: &actions)
         }
         // A process that has not been told of an end yet is told when the socket fires again.
         for old in snapshot.sockets where old.endedInWake != 0 {
@@ -98,6 +100,7 @@ extension Supervision {
         if let place = owners.place(of: identifier) { clients[old.id.id].owner = place }
         users[old.registration.user, default: UserUsage()].clients += 1
         users[old.registration.user]?.stateBytes += old.stateBytes
+        countWishes(of: old.id, 1)
         counters += clients[old.id.id].counters
         // The previous supervisor may have ended before the record of the quit had left it.
         if case .terminating(let terminating) = clients[old.id.id].lifecycle.stage,
@@ -114,7 +117,7 @@ extension Supervision {
         let isEnded = old.endedInWake != 0 && clients[old.owner.id].launches.isRejoined
         return ParkedSocket(
             owner: old.owner, tag: old.tag, isStream: old.isStream, survives: old.survives,
-            condition: isEnded ? .ended : .unwatched, index: 0)
+            isRouted: old.isRouted, condition: isEnded ? .ended : .unwatched, index: 0)
     }
 
     /// Makes room first: growing step by step would take as long as all the rest.
@@ -136,14 +139,15 @@ extension Supervision {
         clients[client.id].sockets.append(old.token)
         clients[client.id].unarmed.append(old.token)
         inherited[client]?.adoptions[.init(request: old.request, index: old.index)] = old.token
+        if old.isRouted { machine.wishes.routedSockets += 1 }
         if let offload = old.offload { add(offload, old.token, of: client) }
     }
 
     // MARK: Resuming
 
     private mutating func resume(
-        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant,
-        into actions: inout ActionBuffer
+        _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], _ fetch: FetchRun?,
+        at now: Instant, into actions: inout ActionBuffer
     ) {
         let client = old.id
         // The kernel's view of stopped processes takes precedence over the records.
@@ -155,6 +159,7 @@ extension Supervision {
         if isThawed { actions.append(.thaw(client)) }
         recovering = client
         defer { recovering = nil }
+        resumeFetch(old, fetch, at: now)
         switch clients[client.id].lifecycle.stage {
         case .notRunning, .inactive, .active:
             repeatWakes(old, waiting, at: now)
@@ -188,7 +193,9 @@ extension Supervision {
         }
         // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
         if clients[client.id].pendingWake == .repeated { deliverWake(client, into: &actions) }
+        resumeInspection(of: client, into: &actions)
         scheduleKeepAlive(client)
+        scheduleFetch(client, at: now)
         settle(client, at: now, into: &actions)
     }
 
@@ -273,8 +280,14 @@ extension Supervision {
             case .unwatched, .armed:
                 // A client that knows this wake skips the repetition. So an end that came since is reported when it
                 // fires, not here.
-                if sockets[socket.token.id].isFinal(conditions) { conditions.formIntersection(.readable) }
+                if sockets[socket.token.id].isFinal(conditions) {
+                    conditions.formIntersection([.readable, .pathLost])
+                }
                 guard !conditions.isEmpty else { continue }
+            }
+            if conditions.contains(.pathLost) {
+                sockets[socket.token.id].isPathLost = true
+                clients[client.id].hasLostPaths = true
             }
             clients[client.id].fired.append(FiredSocket(token: socket.token, conditions: conditions))
         }

@@ -49,6 +49,8 @@ package struct SocketOffer: Sendable, Equatable {
     package var hasPendingError: Bool
     /// It stays parked when its owner's process is gone, and launches it again.
     package var survives = false
+    /// It has an Internet address that the machine can lose: not one of its own alone.
+    package var isRouted = false
     /// It comes with a keep-alive profile that fits the socket.
     package var hasProfile = false
     /// Why its profile or another option does not fit the socket.
@@ -123,10 +125,12 @@ struct ParkedSocket: Sendable, Equatable {
         static let isStream = Flags(rawValue: 1)
         static let survives = Flags(rawValue: 2)
         static let hasProfile = Flags(rawValue: 4)
+        static let isRouted = Flags(rawValue: 8)
+        static let isPathLost = Flags(rawValue: 16)
     }
 
     init(
-        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool,
+        owner: ClientID, tag: SocketTag, isStream: Bool, survives: Bool, isRouted: Bool = false,
         condition: SocketCondition = .unwatched, index: Int32
     ) {
         self.owner = owner
@@ -135,6 +139,7 @@ struct ParkedSocket: Sendable, Equatable {
         self.condition = condition
         flags = isStream ? .isStream : []
         if survives { flags.insert(.survives) }
+        if isRouted { flags.insert(.isRouted) }
     }
 
     var isStream: Bool { flags.contains(.isStream) }
@@ -143,6 +148,14 @@ struct ParkedSocket: Sendable, Equatable {
 
     /// Whether it can still wake its owner. A device may after its end: the next writer of a FIFO opens it again.
     var canWake: Bool { !condition.isPastEnd || tag == .device }
+
+    var isRouted: Bool { flags.contains(.isRouted) }
+
+    /// Its owner was told that it cannot work over the present network.
+    var isPathLost: Bool {
+        get { flags.contains(.isPathLost) }
+        set { if newValue { flags.insert(.isPathLost) } else { flags.remove(.isPathLost) } }
+    }
 
     /// There is more about it in `Supervision.pings`.
     var hasProfile: Bool {

@@ -47,8 +47,9 @@ extension Supervision {
         let index = clients[client.id].sockets.count
         let socket = ParkedSocket(
             owner: client, tag: offer.tag, isStream: offer.isStream, survives: offer.survives,
-            index: Int32(index))
+            isRouted: offer.isRouted, index: Int32(index))
         let token = SocketToken(sockets.insert(socket))
+        if offer.isRouted { machine.wishes.routedSockets += 1 }
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
         users[clients[client.id].user]?.sockets += 1
@@ -84,6 +85,7 @@ extension Supervision {
         guard sockets.contains(token.id) else { return }
         removeOffload(token, of: client)
         guard let removed = sockets.remove(token.id) else { return }
+        if removed.isRouted { machine.wishes.routedSockets -= 1 }
         let last = clients[client.id].sockets.removeLast()
         if last != token {
             clients[client.id].sockets[Int(removed.index)] = last

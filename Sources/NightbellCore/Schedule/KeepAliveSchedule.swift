@@ -55,6 +55,13 @@ package struct KeepAliveSchedule: Sendable, Equatable {
         return beginning <= now
     }
 
+    /// Removes and returns one client for which the timer would fire by then, the first one first.
+    package mutating func popAimed(at end: Instant) -> UInt32? {
+        guard let slot = aims.popDue(at: end) else { return nil }
+        beginnings.set(slot, to: nil)
+        return slot
+    }
+
     /// Removes and returns one client inside its window, earliest beginning first.
     package mutating func popBegun(at now: Instant) -> UInt32? {
         guard let slot = beginnings.popDue(at: now) else { return nil }

@@ -22,6 +22,7 @@ package struct LogLimiter {
         case keepAlives = "keep-alives that are late"
         case locks = "clients that sleep with file locks held"
         case state = "state that cannot be written"
+        case monitor = "the monitor of the machine"
     }
 
     /// For one user, or for messages that concern no user.

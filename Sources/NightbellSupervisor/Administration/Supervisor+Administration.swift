@@ -37,6 +37,8 @@ extension Supervisor {
             forget(message.identifier, connection, request)
         case .relieveMemory:
             relieveMemory(connection, request)
+        case .simulate(let message):
+            simulate(message, connection, request)
         case .upgrade:
             beginUpgrade(connection, request)
         case .reload:
@@ -44,7 +46,8 @@ extension Supervisor {
         case .restartNoted, .hello, .handOver, .release, .enterBackground, .backgroundEntered,
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
+            .setMinimumFetchInterval, .fetchDone:
             preconditionFailure("these are not administration")
         }
     }
@@ -68,6 +71,20 @@ extension Supervisor {
         }
         inspectSleeper(client)
         return client
+    }
+
+    private func simulate(_ message: WireSimulate, _ connection: Connection, _ request: UInt64) {
+        let simulated: Command
+        switch message.event {
+        case .networkChange: simulated = .simulateNetworkChange
+        case .sleep: simulated = .simulateSleep
+        case .unlock: simulated = .simulateUnlock
+        case .fetch: simulated = .simulateFetch
+        case .fetchLaunch: simulated = .simulateFetchLaunch
+        case .unspecified, .UNRECOGNIZED:
+            return answer(connection, request, .error(WireError(.invalidArgument, "unknown event")))
+        }
+        command(simulated, message.identifier, connection, request)
     }
 
     private func command(
@@ -233,6 +250,9 @@ extension Supervisor {
         }
         status.stopping = supervision.isStopping
         if isAdministrator(connection) { status.warnings = durable.identifiers?.problems ?? [] }
+        status.sources = sourceReports
+        status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
+        status.alarmProblem = alarmProblem
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
     }
@@ -262,7 +282,9 @@ extension Supervisor {
         info.canLaunch = view.launches.isPossible
         info.stateBytes = UInt64(view.launches.stateBytes)
         info.launchesInRow = UInt64(view.launches.inRow)
+        info.wantsNetworkChanges = view.wantsNetworkChanges
         if let offload = offloadCounters(of: client) { info.offload = offload }
+        if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         if view.isOutOfReach {
             info.warnings.append("out of reach: no socket and no keep-alive timeout that could wake it")
@@ -365,6 +387,7 @@ extension ClientView {
         if !launches.reasons.isEmpty, state == .dormant || state == .launching {
             names.append("to be launched: \(launches.reasons.names)")
         }
+        if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
         if let until = launches.notBefore, !launches.reasons.isEmpty {
             names.append("not before \(until.since(now).wireMilliseconds) ms")
         }

@@ -116,7 +116,7 @@ extension Supervisor {
     }
 
     /// A watcher that does not keep up misses events, and is told how many.
-    private func send(_ event: WireWatchEvent, to connection: Connection) {
+    func send(_ event: WireWatchEvent, to connection: Connection) {
         guard connection.outgoingBytes < configuration.outgoingBytesPerConnection / 2 else {
             connection.droppedEvents += 1
             return
@@ -139,10 +139,10 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
-            .stateDropped, .outOfReach:
+            .stateDropped, .outOfReach, .unlockUnknown, .simulated:
             .notice
         case .keepAliveLate, .doesNotSpeak:
             .warning
@@ -153,13 +153,13 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
         case .terminated: .ends
         case .crashed, .gaveUp, .stateDropped: .crashes
-        case .outOfReach, .doesNotSpeak: .reach
+        case .outOfReach, .doesNotSpeak, .unlockUnknown, .simulated: .reach
         case .keepAliveLate: .keepAlives
         }
     }
@@ -190,6 +190,9 @@ extension Trace {
         case .gaveUp: "gave up"
         case .stateDropped: "state dropped"
         case .outOfReach: "out of reach"
+        case .unlockUnknown: "unlock unknown"
+        case .fetchEnded: "fetched"
+        case .simulated: "simulated"
         }
     }
 
@@ -216,7 +219,30 @@ extension Trace {
         case .crashed: "ended badly"
         case .gaveUp: "ended badly too often in a row"
         case .stateDropped: "it ended badly with it"
+        case .unlockUnknown: "it is launched, though nothing can tell whether its user's home is there"
+        case .fetchEnded(.newData): "new data"
+        case .fetchEnded(.noData): "no new data"
+        case .fetchEnded(.failed): "failed"
+        case .fetchEnded(nil): "not completed"
+        case .simulated(let event): event.text
         case .outOfReach: "it sleeps with no socket and no keep-alive timeout that could wake it"
+        }
+    }
+}
+
+extension Command {
+    /// For messages to a user.
+    fileprivate var text: String {
+        switch self {
+        case .wake: "wake"
+        case .suspend: "suspend"
+        case .quit: "quit"
+        case .launch: "launch"
+        case .simulateNetworkChange: "network change"
+        case .simulateSleep: "sleep of the machine"
+        case .simulateUnlock: "unlock"
+        case .simulateFetch: "fetch"
+        case .simulateFetchLaunch: "launch for a fetch"
         }
     }
 }

@@ -163,10 +163,8 @@ extension Supervisor {
 }
 
 extension RecordKey {
-    static let receiveBuffers: UInt8 = 26
-
     static func receiveBuffer(_ token: SocketToken) -> RecordKey {
-        RecordKey(kind: receiveBuffers, id: token.rawValue)
+        RecordKey(.receiveBuffers, id: token.rawValue)
     }
 }
 

@@ -77,6 +77,7 @@ extension Supervisor {
             offered.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
+            offer.isRouted = tag == .voip && offer.isSocket && SocketPath.isRouted(descriptors[index])
             if socket.hasProfile {
                 inspectProfile(of: socket, descriptors[index], &offer, uid: uid, &offered, at: index)
             }

@@ -159,11 +159,12 @@ extension Supervisor {
                 .message(
                     .restartNoted, from: client.id, RequestKey(connection: connection.key, request: request)))
         case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
-            .forgetClient, .relieveMemory, .upgrade, .reload:
+            .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
-            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate:
+            .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
+            .setMinimumFetchInterval, .fetchDone:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -270,10 +271,12 @@ extension Supervisor {
         var registration = Registration(
             identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
         registration.exitsOnSuspend = hello.exitsOnSuspend
+        registration.wantsNetworkChanges = hello.wantsNetworkChanges
         if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
         {
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
             registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
+            registration.waitsForUnlock = declared.waitsForUnlock
         }
         return .success(registration)
     }
@@ -332,6 +335,20 @@ extension ClientMessage {
             return .success(.setKeepAliveTimeout(Duration(wireMilliseconds: message.timeoutMs)))
         case .clearKeepAliveTimeout_p:
             return .success(.clearKeepAliveTimeout)
+        case .setMinimumFetchInterval(let message):
+            let milliseconds = message.intervalMs
+            return .success(
+                .setMinimumFetchInterval(
+                    milliseconds < 0
+                        ? .never
+                        : milliseconds == 0
+                            ? .minimum : .atLeast(Duration(wireMilliseconds: UInt64(milliseconds)))))
+        case .fetchDone(let message):
+            guard let result = FetchResult(message.result) else {
+                let error = WireError(.invalidArgument, "an unknown result of a fetch")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.fetchDone(wakeID: message.wakeID, result))
         case .beginBackgroundTask(let message):
             guard message.name.utf8.count <= longestName else {
                 let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")
@@ -354,8 +371,20 @@ extension ClientMessage {
         case .hibernate:
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
-            .quitClient, .launchClient, .forgetClient, .relieveMemory, .upgrade, .reload:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             preconditionFailure("these have paths of their own")
+        }
+    }
+}
+
+extension FetchResult {
+    /// nil: it is unknown.
+    fileprivate init?(_ wire: WireFetchResult) {
+        switch wire {
+        case .newData: self = .newData
+        case .noData: self = .noData
+        case .failed: self = .failed
+        case .unspecified, .UNRECOGNIZED: return nil
         }
     }
 }

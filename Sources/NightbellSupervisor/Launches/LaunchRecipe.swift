@@ -38,7 +38,7 @@ struct LaunchRecipe {
 
     private var decodedOwn: Own {
         do throws(RecordError) {
-            return try Own(RecordKey(kind: RecordKey.clients, id: 0), own)
+            return try Own(RecordKey(.clients, id: 0), own)
         } catch {
             preconditionFailure("we have encoded it ourselves, or tried it: \(error)")
         }

@@ -6,16 +6,13 @@ import NightbellWire
 import SwiftProtobuf
 
 extension RecordKey {
-    static let offloads: UInt8 = 24
-    static let formerOptions: UInt8 = 25
-
     /// The profile of a socket, encoded as on the wire, stored beside the socket's own record.
     static func offload(_ token: SocketToken) -> RecordKey {
-        RecordKey(kind: offloads, id: token.rawValue)
+        RecordKey(.offloads, id: token.rawValue)
     }
 
     static func formerOptions(_ token: SocketToken) -> RecordKey {
-        RecordKey(kind: formerOptions, id: token.rawValue)
+        RecordKey(.formerOptions, id: token.rawValue)
     }
 }
 

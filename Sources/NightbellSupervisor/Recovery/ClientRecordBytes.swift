@@ -34,6 +34,8 @@ struct ClientRecordBytes {
             $0.modes = UInt32(registration.modes.rawValue)
             $0.terminatesAtWakeLimit = registration.wakeLimitPolicy == .terminate
             $0.exitsOnSuspend = registration.exitsOnSuspend
+            $0.wantsNetworkChanges = registration.wantsNetworkChanges
+            $0.waitsForUnlock = registration.waitsForUnlock
             $0.registeredAtNs = registeredAt.nanoseconds
             $0.ownership = ownership
             $0.wantsWakeWord = wantsWakeWord
@@ -62,6 +64,8 @@ struct ClientRecordBytes {
             modes: Modes(rawValue: .init(truncatingIfNeeded: stored.modes)))
         registration.wakeLimitPolicy = stored.terminatesAtWakeLimit ? .terminate : .linger
         registration.exitsOnSuspend = stored.exitsOnSuspend
+        registration.wantsNetworkChanges = stored.wantsNetworkChanges
+        registration.waitsForUnlock = stored.waitsForUnlock
         registeredAt = Instant(nanoseconds: stored.registeredAtNs)
         ownership = stored.ownership
         wantsWakeWord = stored.wantsWakeWord

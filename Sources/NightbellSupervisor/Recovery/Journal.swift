@@ -32,6 +32,7 @@ final class Journal {
         static let gone = 8
         /// Follows the counters of clients that are gone.
         static let pressedUntil = gone + ClientStatistics.counterCount
+        static let network = pressedUntil + 1
     }
 
     private enum Plain {
@@ -133,6 +134,7 @@ final class Journal {
             return socket
         }
         snapshot.owners = records.owners
+        snapshot.fetches = records.fetches
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }
@@ -140,6 +142,8 @@ final class Journal {
         if pressedUntil != 0 {
             snapshot.pressedUntil = Instant(nanoseconds: Int64(bitPattern: pressedUntil))
         }
+        let network = sharedState.general(General.network)
+        snapshot.handledNetwork = network == 0 ? nil : network
         snapshot.clientGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.clientGeneration))
         snapshot.socketGeneration = UInt32(truncatingIfNeeded: sharedState.general(General.socketGeneration))
         return snapshot
@@ -151,6 +155,7 @@ final class Journal {
         var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [RecoverySnapshot.Owner] = []
+        var fetches: [RecoverySnapshot.Fetch] = []
         /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
@@ -162,36 +167,39 @@ final class Journal {
 
         init(_ store: borrowing RecordStore) throws(RecordError) {
             let keys = store.sortedKeys
-            for key in keys[RecordKey.settings] {
+            for key in keys[.settings] {
                 settings[key.id] = try LaunchSetting(key, store.record(key) ?? [])
             }
-            for key in keys[RecordKey.clients] {
+            for key in keys[.clients] {
                 let id = ClientID(rawValue: key.id)
                 clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [], settings)))
                 guard let held = store.record(.tasks(id)) else { continue }
                 tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
             }
-            for key in keys[RecordKey.states] {
+            for key in keys[.states] {
                 stateSizes[ClientID(rawValue: key.id)] = store.record(key)?.count
             }
-            let socketKeys = keys[RecordKey.sockets]
+            let socketKeys = keys[.sockets]
             sockets.reserveCapacity(socketKeys.count)
             for key in socketKeys {
                 sockets.append(try SocketRecordBytes(key, store.record(key) ?? []))
             }
-            for key in keys[RecordKey.offloads] {
+            for key in keys[.offloads] {
                 profiles[SocketToken(rawValue: key.id)] = store.record(key)
             }
-            for key in keys[RecordKey.formerOptions] {
+            for key in keys[.formerOptions] {
                 formerOptions[SocketToken(rawValue: key.id)] =
                     try FormerOptionsBytes.former(key, store.record(key) ?? [])
             }
-            for key in keys[RecordKey.receiveBuffers] {
+            for key in keys[.receiveBuffers] {
                 receiveBuffers[SocketToken(rawValue: key.id)] =
                     try Journal.receiveBuffer(key, store.record(key) ?? [])
             }
-            for key in keys[RecordKey.owners] {
+            for key in keys[.owners] {
                 owners.append(try OwnerRecordBytes.owner(key, store.record(key) ?? []))
+            }
+            for key in keys[.fetches] {
+                fetches.append(try FetchRecordBytes.fetch(key, store.record(key) ?? []))
             }
         }
     }
@@ -250,6 +258,12 @@ extension Journal: RecoveryLog {
         sharedState.setGeneral(General.messageBeingRead, to: client?.rawValue ?? 0)
     }
 
+    func store(network: UInt64) {
+        FaultInjection.point("before the network is stored")
+        sharedState.setGeneral(General.network, to: network)
+        FaultInjection.point("after the network is stored")
+    }
+
     func clear(_ client: ClientID) { sharedState.clear(Int(client.slot)) }
 
     func put(_ record: ClientRecord, of client: ClientID) {
@@ -286,6 +300,12 @@ extension Journal: RecoveryLog {
     }
 
     func removeOwner(_ number: UInt64) { link.remove(.owner(number)) }
+
+    func put(_ fetch: RecoverySnapshot.Fetch) {
+        link.put(.fetch(fetch.ownership), FetchRecordBytes.bytes(of: fetch))
+    }
+
+    func removeFetch(_ number: UInt64) { link.remove(.fetch(number)) }
 
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))

@@ -3,30 +3,45 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// The kinds of records that the supervisor stores in the keeper.
-extension RecordKey {
-    static let clients: UInt8 = 16
-    static let tasks: UInt8 = 17
-    static let sockets: UInt8 = 18
-    static let owners: UInt8 = 19
+/// The kinds of records that the supervisor stores in the keeper. No number can be used twice: that does not compile.
+enum RecordKind: UInt8 {
+    case clients = 16
+    case tasks = 17
+    case sockets = 18
+    case owners = 19
     /// The processes that were launched, for as long as they live: their pidfds.
-    static let processes: UInt8 = 20
-    /// The sockets that tell waiting processes to run their program.
-    static let gates: UInt8 = 22
+    case processes = 20
     /// State that clients have saved for their next process.
-    static let states: UInt8 = 21
-
+    case states = 21
+    /// The sockets that tell waiting processes to run their program.
+    case gates = 22
     /// Launch settings shared by clients.
-    static let settings: UInt8 = 23
+    case settings = 23
+    /// The keep-alive profiles of sockets.
+    case offloads = 24
+    /// The original options of sockets, while others are set.
+    case formerOptions = 25
+    case receiveBuffers = 26
+    /// The fetches of a client.
+    case fetches = 27
+}
 
-    static func client(_ id: ClientID) -> RecordKey { RecordKey(kind: clients, id: id.rawValue) }
-    static func tasks(_ id: ClientID) -> RecordKey { RecordKey(kind: tasks, id: id.rawValue) }
-    static func socket(_ token: SocketToken) -> RecordKey { RecordKey(kind: sockets, id: token.rawValue) }
-    static func process(_ id: ClientID) -> RecordKey { RecordKey(kind: processes, id: id.rawValue) }
-    static func gate(_ id: ClientID) -> RecordKey { RecordKey(kind: gates, id: id.rawValue) }
-    static func state(_ id: ClientID) -> RecordKey { RecordKey(kind: states, id: id.rawValue) }
-    static func owner(_ number: UInt64) -> RecordKey { RecordKey(kind: owners, id: number) }
-    static func setting(_ number: UInt64) -> RecordKey { RecordKey(kind: settings, id: number) }
+extension RecordKey {
+    init(_ kind: RecordKind, id: UInt64) { self.init(kind: kind.rawValue, id: id) }
+
+    static func client(_ id: ClientID) -> RecordKey { RecordKey(.clients, id: id.rawValue) }
+    static func tasks(_ id: ClientID) -> RecordKey { RecordKey(.tasks, id: id.rawValue) }
+    static func socket(_ token: SocketToken) -> RecordKey { RecordKey(.sockets, id: token.rawValue) }
+    static func process(_ id: ClientID) -> RecordKey { RecordKey(.processes, id: id.rawValue) }
+    static func gate(_ id: ClientID) -> RecordKey { RecordKey(.gates, id: id.rawValue) }
+    static func state(_ id: ClientID) -> RecordKey { RecordKey(.states, id: id.rawValue) }
+    static func owner(_ number: UInt64) -> RecordKey { RecordKey(.owners, id: number) }
+    static func setting(_ number: UInt64) -> RecordKey { RecordKey(.settings, id: number) }
+    static func fetch(_ number: UInt64) -> RecordKey { RecordKey(.fetches, id: number) }
+}
+
+extension RecordStore.SortedKeys {
+    subscript(kind: RecordKind) -> [RecordKey] { self[kind.rawValue] }
 }
 
 /// The background tasks that a client holds, with the requests that began them.
@@ -66,6 +81,7 @@ struct SocketRecordBytes {
         record.index = UInt32(socket.index)
         record.survives = socket.survives
         record.name = name
+        record.isRouted = socket.isRouted
         return record.bytes
     }
 
@@ -86,7 +102,8 @@ struct SocketRecordBytes {
         }
         socket = RecoverySnapshot.Socket(
             token: SocketToken(rawValue: key.id), owner: ClientID(rawValue: stored.owner), tag: tag,
-            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives)
+            isStream: stored.isStream, request: stored.request, index: index, survives: stored.survives,
+            isRouted: stored.isRouted)
         name = stored.name
     }
 }

@@ -6,6 +6,7 @@ extension Supervisor {
     func persist() {
         let identifiers = ask { $0.changedOwnerships }
         if !identifiers.isEmpty { rememberOwnership(identifiers) }
+        noteChangedFetches()
         guard var journal else { return supervision.dropChanges() }
         supervision.persistChanges(in: &journal)
     }

@@ -120,6 +120,7 @@ extension Supervisor {
             return client
         }
         let waiting = Set(snapshot.clients.filter(\.needsConditions).map(\.id))
+        let unreachable = Set(snapshot.clients.filter(\.needsPaths).map(\.id))
         // In place: there may be many thousands.
         var count = 0
         for index in snapshot.sockets.indices {
@@ -137,7 +138,7 @@ extension Supervisor {
                 recoverReceiveBuffer(buffer, of: socket.token)
             }
             guard let restored else { continue }
-            snapshot.sockets[count] = restored
+            snapshot.sockets[count] = unreachable.contains(socket.owner) ? withPath(restored) : restored
             count += 1
         }
         snapshot.sockets.removeSubrange(count...)
@@ -217,6 +218,14 @@ extension Supervisor {
         if waiting.contains(socket.owner) { socket.conditions = Conditions(Poll.now(descriptor.rawValue)) }
         parked.insert(
             descriptor, as: socket.token, of: socket.owner, name: name, isOffloaded: socket.offload != nil)
+        return socket
+    }
+
+    /// Adds what its owner may have yet to be told.
+    private func withPath(_ socket: RecoverySnapshot.Socket) -> RecoverySnapshot.Socket {
+        var socket = socket
+        guard let descriptor = parked.descriptor(of: socket.token) else { return socket }
+        if SocketPath(of: descriptor) != .works { socket.conditions.insert(.pathLost) }
         return socket
     }
 

@@ -8,6 +8,7 @@ package struct SocketRecord: Equatable {
     package var index: UInt32 = 0
     package var survives = false
     package var name = ""
+    package var isRouted = false
 
     package init() {}
 
@@ -32,6 +33,7 @@ package struct SocketRecord: Equatable {
             bytes.appendVarint(UInt64(name.utf8.count))
             bytes += name.utf8
         }
+        append(8, isRouted ? 1 : 0)
         return bytes
     }
 
@@ -55,6 +57,7 @@ package struct SocketRecord: Equatable {
             case 4 << 3: request = value
             case 5 << 3: index = UInt32(truncatingIfNeeded: value)
             case 6 << 3: survives = value != 0
+            case 8 << 3: isRouted = value != 0
             default: return nil
             }
         }

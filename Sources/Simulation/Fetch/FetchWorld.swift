@@ -17,9 +17,6 @@ package struct FetchWorld: ~Copyable {
     private static let firstInstant = Instant(nanoseconds: 1_000_000_000_000)
 
     let settings: Settings
-    let fetchSettings = Settings.Fetch()
-    /// The time for one fetch.
-    private static let budget = Duration.seconds(30)
     private let policy: Policy
     private var random: SplitMix64
     private var scheduler: FetchScheduler
@@ -90,7 +87,7 @@ package struct FetchWorld: ~Copyable {
         calendar = Calendar(
             firstDay: firstDay, days: days, changeDay: random.once(in: 3) ? firstDay + days / 2 : nil,
             change: random.once(in: 2) ? .seconds(3_600) : .seconds(-3_600))
-        scheduler = FetchScheduler(fetchSettings)
+        scheduler = FetchScheduler(settings.fetch)
         scheduler.usesHabit = policy == .learned
         keepAlives = KeepAliveSchedule(lead: settings.keepAlive.lead)
         let now = Self.firstInstant
@@ -228,9 +225,7 @@ package struct FetchWorld: ~Copyable {
         clients[index].floorBase = now
         scheduleKeepAlive(index, at: now)
         scheduler.noteLeaving(of: UInt32(index), at: now)
-        if clients[index].running != nil {
-            scheduler.setWaiting(false, at: UInt32(index), at: now)
-        }
+        scheduler.setWaiting(clients[index].running == nil, at: UInt32(index), at: now)
     }
 
     private mutating func scheduleKeepAlive(_ index: Int, at now: Instant) {
@@ -243,7 +238,7 @@ package struct FetchWorld: ~Copyable {
     }
 
     private mutating func beginFetch(_ index: Int, at now: Instant) {
-        let floor = max(clients[index].floor, fetchSettings.minimumInterval)
+        let floor = max(clients[index].floor, settings.fetch.minimumInterval)
         let base = clients[index].lastFetch.map { max($0, clients[index].floorBase) }
         if now.since(base ?? clients[index].floorBase) < floor { tally.belowFloor += 1 }
         if hindrances > 0 || clients[index].isForeground { tally.illTimed += 1 }
@@ -259,7 +254,7 @@ package struct FetchWorld: ~Copyable {
     private mutating func endFetch(_ index: Int, at now: Instant) {
         guard let (began, result) = clients[index].running.take() else { return }
         if result != nil { clients[index].freshSince = began }
-        scheduler.end(UInt32(index), result, took: now.since(began), budget: Self.budget)
+        scheduler.end(UInt32(index), result, took: now.since(began), budget: settings.budgets.fetch)
         scheduler.setWaiting(!clients[index].isForeground, at: UInt32(index), at: now)
     }
 }

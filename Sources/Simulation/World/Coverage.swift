@@ -27,6 +27,12 @@ package struct Coverage: Sendable, Equatable {
     /// Pings that are handled for clients without a process, and sockets that had to be reported to such clients.
     package var parkedOffloads: UInt64 = 0
     package var foundForAbsent: UInt64 = 0
+    /// Networks that clients had to be told of, sockets that cannot work over them, handlers that run before the machine
+    /// sleeps, and launches that wait for a user.
+    package var networks: UInt64 = 0
+    package var pathsLost: UInt64 = 0
+    package var runsBeforeSleep: UInt64 = 0
+    package var launchesLocked: UInt64 = 0
 
     package init() {}
 
@@ -55,6 +61,10 @@ package struct Coverage: Sendable, Equatable {
         left.unanswered += right.unanswered
         left.parkedOffloads += right.parkedOffloads
         left.foundForAbsent += right.foundForAbsent
+        left.networks += right.networks
+        left.pathsLost += right.pathsLost
+        left.runsBeforeSleep += right.runsBeforeSleep
+        left.launchesLocked += right.launchesLocked
     }
 }
 

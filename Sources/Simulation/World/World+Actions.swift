@@ -40,6 +40,9 @@ extension World {
         case .arm(let token):
             mix(7, token.rawValue)
             arm(token)
+        case .inspectPaths(let id):
+            mix(21, id.rawValue)
+            inspectPaths(id)
         case .armPastEnd(let token):
             mix(19, token.rawValue)
             armPastEnd(token)
@@ -177,6 +180,7 @@ extension World {
         let socket = SimulatedSocket(
             token, of: client, isStream: offer.isStream, survives: offer.survives,
             isDevice: offer.tag == .device, hasProfile: offer.hasProfile)
+        socket.address = offer.isRouted ? machine.address : nil
         // It may have been readable before it was handed over.
         if random.once(in: 3) { if offer.hasProfile { socket.inbox = [.news] } else { socket.unread = 1 } }
         if offer.hasProfile { giveTerms(socket) }
@@ -341,6 +345,8 @@ extension World {
                 .launches, isOver && !client.neverSpoke,
                 "\(TraceFormat.name(id)) is ended before its launch time is over, or though it never said Hello"
             )
+        case .fetchOverran:
+            violate(.budgets, "\(TraceFormat.name(id)) is killed for a fetch, and declares none")
         case .quitByUser, .exitsOnSuspend:
             if client.launchUntil != nil { break }
             let isOver = client.terminating.map { now >= $0.until } ?? (client.execution != .running)

@@ -24,7 +24,8 @@ extension World {
         case .endBackgroundTask(let task): asked.isOwn = client.tasks.contains(task)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
-            .readyToSuspend, .wakeDone, .saveState, .hibernate, .restartNoted:
+            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState,
+            .hibernate, .restartNoted:
             break
         }
     }
@@ -49,6 +50,10 @@ extension World {
             return answer == (refusal(ofState: byteCount, client).map(Answer.refused) ?? .done)
         case .hibernate:
             return answer == (client.registration.isLaunchable ? .done : .refused(.cannotLaunch))
+        case .setMinimumFetchInterval:
+            return answer == .refused(.modeRequired(.fetch))
+        case .fetchDone:
+            return answer == .refused(.noFetch)
         case .handOver:
             return false  // answered socket by socket
         case .release:
@@ -137,7 +142,8 @@ extension World {
             return offer.profileRefusal == refusal
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
             .timeoutTooLong,
-            .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge:
+            .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
+            .networkChangesNotWanted, .noKeepAlive, .noFetch:
             return false
         }
     }
@@ -174,7 +180,11 @@ extension World {
         guard let client = asked.client else { return .noSuchClient }
         switch command {
         case .quit: return nil
+        case .simulateNetworkChange, .simulateSleep, .simulateUnlock:
+            return refusalOfSimulated(command, client)
         case .wake, .launch: return client.state == .terminating ? .illegalState(.terminating) : nil
+        // `FetchLife` is the world of clients that fetch.
+        case .simulateFetch, .simulateFetchLaunch: return .modeRequired(.fetch)
         case .suspend:
             if core.isStopping { return .shuttingDown }
             switch client.state {

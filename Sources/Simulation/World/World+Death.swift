@@ -44,7 +44,8 @@ extension World {
             log.forget(id, identifier, of: core)
         case .makeDormant, .launch, .rejoined, .declared, .storeState, .dropState:
             keepLaunch(action)
-        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd, .freeze,
+        case .refuseRegistration, .answer, .handedOver, .commandAnswer, .notify, .arm, .armPastEnd,
+            .inspectPaths, .freeze,
             .checkFreeze,
             .thaw, .kill, .trace, .beginOffload, .endOffload, .ping, .lookForAnswer:
             break
@@ -76,6 +77,7 @@ extension World {
         // The watches are gone; a process that has ended stays ended.
         for client in clients {
             for socket in client.sockets {
+                socket.isPathTold = false
                 socket.isWatched = false
                 socket.isQueued = false
             }

@@ -40,6 +40,7 @@ extension World {
             if command == .wake || (command == .launch && client.execution == .absent) {
                 foreseeWish(client, .request)
             }
+            foreseeSimulated(command, client)
             if command == .quit {
                 client.ending = .quitByUser
                 if client.execution == .absent { client.fate = .forgotten }
@@ -143,7 +144,11 @@ extension World {
         case .timer:
             foreseePartial()
             for client in clients { noteTime(client) }
-        case .machineSlept, .fact:
+        case .fact(let fact):
+            foresee(fact)
+        case .pathsInspected(let id, let broken):
+            if let client = client(id) { foreseeInspection(of: client, broken) }
+        case .machineSlept:
             break
         case .stop:
             for client in clients { client.isTouched = true }
@@ -212,7 +217,7 @@ extension World {
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
             .foundRunning,
             .gone,
-            .timer, .machineSlept, .fact, .ended, .rejoined,
+            .timer, .machineSlept, .fact, .pathsInspected, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
             break
         }
@@ -248,7 +253,9 @@ extension World {
             client.timeout = nil
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
-            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .saveState, .restartNoted:
+            .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
+            .fetchDone,
+            .saveState, .restartNoted:
             break
         }
     }
@@ -301,7 +308,7 @@ extension World {
             client.clock = nil
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .saveState, .hibernate, .restartNoted:
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState, .hibernate, .restartNoted:
             break
         }
     }

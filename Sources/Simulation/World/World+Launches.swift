@@ -17,7 +17,7 @@ extension World {
         guard !core.isStopping else { return .forgotten }
         switch client.ending {
         case .quitByUser: return .forgotten
-        case .launchOverran, .backgroundTasksOverran: return fateOfCrash(client)
+        case .launchOverran, .backgroundTasksOverran, .fetchOverran: return fateOfCrash(client)
         case .tooManyWakes:
             guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
                 return .forgotten
@@ -135,7 +135,12 @@ extension World {
         client.timeout = nil
         client.setWindow(parameters)
         client.owed = []
+        client.isUnlocked = false
         mustBeTold.removeAll { $0.client === client }
+        // Its next process is told of sockets that cannot work.
+        let hasLost = client.sockets.contains { $0.isPathTold || $0.found.contains(.pathLost) }
+        for socket in client.sockets { socket.isPathTold = false }
+        if hasLost { client.inspection = max(client.inspection, .routes) }
         client.toRepeat.removeAll()
         client.isToRejoin = false
         for socket in client.sockets { socket.isEnded = false }
@@ -150,6 +155,10 @@ extension World {
         require(.launches, !core.isStopping, "\(name) is launched by a supervisor that stops")
         require(.launches, !client.launchReasons.isEmpty, "\(name) is launched without a reason")
         require(.launches, now >= client.launchNotBefore, "\(name) is launched before its back-off is over")
+        require(
+            .launches, client.isUnlocked || isRestoring || !isLocked(client),
+            "\(name) is launched before its user is there")
+        client.isUnlocked = false
         require(
             .offload, !client.sockets.contains(where: \.isOffloaded),
             "\(name) is launched while its pings are handled")
@@ -204,6 +213,7 @@ extension World {
         client.clock = nil
         client.runsSince = now
         client.neverSpoke = false
+        client.isUnlocked = false
         // Requests to a previous supervisor have to be repeated; media activity is repeated all the time.
         client.mediaUntil = Instant(nanoseconds: .min)
         client.hibernates = false
@@ -280,7 +290,7 @@ extension World {
     private func isWaiting(_ user: UserID, for room: LaunchRoom) -> Bool {
         clients.contains {
             $0.user == user && $0.execution == .absent && !$0.launchReasons.isEmpty
-                && $0.wishedRoom(settings) == room
+                && ($0.isUnlocked || !isLocked($0)) && $0.wishedRoom(settings) == room
         }
     }
 
@@ -296,7 +306,8 @@ extension World {
             if let until = client.launchUntil, !client.isKilled {
                 require(.launches, now < until, "\(client.name) takes too long to identify itself")
             }
-            guard client.execution == .absent, !client.launchReasons.isEmpty, now >= client.launchNotBefore
+            guard client.execution == .absent, !client.launchReasons.isEmpty, now >= client.launchNotBefore,
+                isUnlocked(client)
             else { continue }
             let room = client.wishedRoom(settings)
             let underWay = underWay(in: room)

@@ -27,6 +27,7 @@ extension World {
         replay = core
         held = Held()
         log = SimulatedRecoveryLog()
+        machine = SimulatedMachine()
         adoptedFor.removeAll()
         expected = Counters()
         clientsBySlot.removeAll()

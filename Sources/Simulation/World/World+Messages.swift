@@ -57,6 +57,7 @@ extension World {
         default: break
         }
         offer.survives = random.once(in: 2)
+        offer.isRouted = offer.tag == .voip && random.once(in: 2)
         if offer.tag == .voip, offer.profileRefusal == nil { offer.hasProfile = random.once(in: 2) }
         return offer
     }
@@ -70,6 +71,8 @@ extension World {
             wakeLimitPolicy: number % 5 == 0 ? .terminate : .linger)
         registration.isLaunchable = number % 4 != 3
         registration.exitsOnSuspend = number == 6
+        registration.wantsNetworkChanges = number % 3 == 1
+        registration.waitsForUnlock = number % 7 == 2
         if number == 4 { registration.keepAliveTimeout = .seconds(5) }
         if number == 14 { registration.modes = .audio }
         return .registration(registration, nextKey())

@@ -99,6 +99,9 @@ extension World {
             if wake.wakeID <= client.lastWakeID, !client.mayHearAgain {
                 // It has been told. Its time begins anew, if the wake is not finished.
                 client.openWake?.until = until
+                for fired in actions.firedSockets[wake.sockets] where fired.conditions.contains(.pathLost) {
+                    socket(fired.token)?.isPathTold = true
+                }
                 return
             }
         }
@@ -111,10 +114,16 @@ extension World {
             .budgets, isNext || isSame || isOfNextProcess,
             "wake \(wake.wakeID) of \(client.name) is out of order")
         require(.budgets, !wake.reasons.isEmpty, "\(client.name) is woken without a reason")
+        // A path that works again meanwhile need not be a reason any more, unless there is no other.
+        let isPathNamed = actions.firedSockets[wake.sockets].contains { $0.conditions.contains(.pathLost) }
+        let reasons =
+            isPathNamed || client.inspection != .none ? wake.reasons : wake.reasons.union(.pathLost)
+        let mayBeMended = wake.reasons == .pathLost && (isRestoring || client.mustHear == .pathLost)
         require(
-            .launches, client.mustHear.isSubset(of: wake.reasons),
+            .launches, client.mustHear.isSubset(of: reasons),
             "\(client.name) is not told the reason of its launch")
         client.mustHear = []
+        mustHear.removeAll { $0.client === client && $0.reasons.isSubset(of: reasons) }
         client.lastWakeID = wake.wakeID
         client.preparing = nil
         client.wokenAtStep = 0
@@ -131,7 +140,7 @@ extension World {
             client.openWake = .init(number: wake.wakeID, until: until)
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
-        checkReasons(wake, client)
+        checkReasons(wake, client, mayBeMended: mayBeMended)
         if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
         // A client that is woken for another reason may leave its sockets unread.
         let looks = !wake.sockets.isEmpty || random.once(in: 2)
@@ -140,13 +149,15 @@ extension World {
     }
 
     /// Some conditions are not visible in the kernel: the client must be told of the socket.
-    private mutating func checkReasons(_ wake: Wake, _ client: SimulatedClient) {
+    private mutating func checkReasons(_ wake: Wake, _ client: SimulatedClient, mayBeMended: Bool) {
         defer { client.hasReleased = false }
         guard !client.hasReleased else { return }
         let fired = actions.firedSockets[wake.sockets]
         let reasons = [(WakeReasons.unanswered, Conditions.unanswered), (.pathLost, .pathLost)]
         for (reason, condition) in reasons where wake.reasons.contains(reason) {
-            let isTold = fired.contains { $0.conditions.contains(condition) }
+            // A client that was launched for that may have come before its sockets were inspected again.
+            let isToCome = condition == .pathLost && (client.inspection != .none || mayBeMended)
+            let isTold = isToCome || fired.contains { $0.conditions.contains(condition) }
             require(.offload, isTold, "\(client.name) is not told which socket it was woken for")
         }
     }
@@ -167,6 +178,7 @@ extension World {
             .wakeBound, !socket.isEnded || socket.hasFiredForBytes,
             "\(client.name) is told of the end of \(TraceFormat.name(fired.token)) twice")
         socket.found = []
+        if fired.conditions.contains(.pathLost) { socket.isPathTold = true }
         let isEnd =
             !fired.conditions.isDisjoint(with: [.peerClosed, .hangUp])
             || (socket.isStream && fired.conditions.contains(.error))
@@ -180,8 +192,12 @@ extension World {
             return violate(.keepAlive, "\(client.name) has no keep-alive handler")
         }
         require(
-            .keepAlive, window.earliest <= elapsed + .microseconds(1), "\(client.name) runs before its window"
+            .keepAlive, window.earliest <= elapsed + .microseconds(1) || client.mayRunEarly,
+            "\(client.name) runs before its window"
         )
+        if client.mustRunEarly { coverage.runsBeforeSleep += 1 }
+        client.ranBeforeSleep = client.mustRunEarly
+        client.mustRunEarly = false
         // Recorded as late if the whole machine stood still; `check` decides whether it may be late.
         if elapsed > window.latest { expect(client) { $0[.keepAliveLate] += 1 } }
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")

@@ -182,6 +182,7 @@ extension World {
         let client = socket.owner
         guard !client.isKilled else { return }
         socket.found.formUnion(found)
+        if found.contains(.pathLost) { socket.isPathTold = true }
         guard client.execution == .absent else { return mustBeTold.append((client, socket.token)) }
         coverage.foundForAbsent += 1
         foreseeWish(client, found.reasons)

@@ -19,6 +19,7 @@ extension World {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
         traffic.removeAll()
+        forgetMachine()
         parkAgain()
         for client in clients { believeTasks(client) }
         core.persistChanges(in: &log)
@@ -81,6 +82,7 @@ extension World {
         for index in snapshot.sockets.indices {
             snapshot.sockets[index].conditions = socket(snapshot.sockets[index].token)?.conditions ?? []
         }
+        addLostPaths(to: &snapshot)
         snapshot.machineSlept = slept
         return snapshot
     }
@@ -96,6 +98,7 @@ extension World {
         guard let view = core.view(of: client.id, at: now), let stored = log.state(of: client.id)
         else { return violate(.restart, "\(client.name) is lost") }
         believeLaunches(client, view)
+        believeInspection(client, view, stored.row)
         if client.execution == .running {
             client.freezing = nil
             client.asleepSince = nil
@@ -113,6 +116,7 @@ extension World {
             socket.found = known?.foundInWake == mark ? known?.found ?? [] : []
             let isOwed = state == .dormant || state == .launching
             if isOwed, !socket.found.isEmpty { client.owed.append(socket.token) }
+            if isOwed, socket.found.contains(.pathLost) { socket.isPathTold = true }
             guard client.execution != .running, !client.isKilled, state != .terminating else { continue }
             let wasActive = log.offloads[socket.token]?.wasActive ?? false
             require(

@@ -18,6 +18,7 @@ extension World {
         if hasSlept || core.nextDeadline.map({ $0 <= now }) ?? false { emit(.timer) }
         numberMessages()
         for client in clients.reversed() { repeatRequests(client) }
+        observeMachine()
         if hasSlept { events.insert(.machineSlept(total: slept), at: 0) }
         if endOfLife == nil, random.once(in: 40) { momentsLeft = random.below(16) }
         turn()
@@ -166,6 +167,9 @@ extension World {
                     socket.hasFiredForBytes = true
                 }
                 emit(.fired(token, socket.conditions))
+            } else if case .pathsInspected(let id, _) = event {
+                guard let client = client(id) else { continue }
+                emit(.pathsInspected(id, brokenPaths(of: client)))
             } else {
                 emit(event)
             }

@@ -102,6 +102,9 @@ package struct World: ~Copyable {
     var isEndingPortion = false
     /// Clients to which a welcome is on its way.
     var welcomedInTurn: [ClientID] = []
+    var machine = SimulatedMachine()
+    /// The reasons that clients have to be told in this turn.
+    var mustHear: [(client: SimulatedClient, reasons: WakeReasons)] = []
     /// The state that outlives the supervisor.
     var log = SimulatedRecoveryLog()
     var held = Held()
@@ -188,6 +191,7 @@ package struct World: ~Copyable {
         interpreted = 0
         taken = 0
         mustBeTold.removeAll(keepingCapacity: true)
+        mustHear.removeAll(keepingCapacity: true)
         unanswered.removeAll(keepingCapacity: true)
         sent.removeAll(keepingCapacity: true)
         disowned.removeAll(keepingCapacity: true)
@@ -247,6 +251,7 @@ package struct World: ~Copyable {
             if core.state(of: client.id) == .terminating { continue }
             violate(.wakeBound, "\(client.name) was not told of \(TraceFormat.name(token))")
         }
+        checkMachine()
         compareWithReplay()
         check()
     }
@@ -332,7 +337,8 @@ extension Action {
     fileprivate var isMessage: Bool {
         switch self {
         case .refuseRegistration, .answer, .commandAnswer, .notify: true
-        case .registered, .handedOver, .arm, .armPastEnd, .beginOffload, .endOffload, .ping, .lookForAnswer,
+        case .registered, .handedOver, .arm, .armPastEnd, .inspectPaths, .beginOffload, .endOffload, .ping,
+            .lookForAnswer,
             .close,
             .freeze, .checkFreeze, .thaw, .kill, .makeDormant, .launch, .rejoined, .declared, .storeState,
             .dropState,
@@ -364,7 +370,8 @@ extension Event {
         case .timer: true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
-            .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact:
+            .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact,
+            .pathsInspected:
             false
         }
     }

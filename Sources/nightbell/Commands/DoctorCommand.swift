@@ -44,12 +44,33 @@ struct DoctorCommand: ParsableCommand {
                         "Make the state directory writable for the supervisor; it retries by itself."
                 )
             }
-            return [reached, permissions(of: path)].compactMap(\.self) + warnings
+            return [reached, permissions(of: path)].compactMap(\.self) + warnings + Self.machine(status)
         } catch {
             let unreached = Finding(
                 "supervisor", .missing, "\(error) Looked \(places).", remedy: remedy(for: error))
             return [unreached, permissions(of: path)].compactMap(\.self)
         }
+    }
+
+    /// The sources of facts about the machine that clients need, and whether the machine wakes for keep-alives.
+    private static func machine(_ status: SupervisorStatus) -> [Finding] {
+        let sources = status.sources.map { source in
+            source.isAvailable
+                ? Finding(source.name, .ok, "is reported by nightbell-monitor")
+                : Finding(
+                    source.name, .warning, "is not known: \(source.reason)",
+                    remedy:
+                        "Clients go on without it. See nightbell status, and Reasons to wake in the documentation."
+                )
+        }
+        guard !status.alarmProblem.isEmpty else { return sources }
+        let alarm = Finding(
+            "alarm", .warning,
+            "the machine does not wake from its sleep for keep-alives: \(status.alarmProblem)",
+            remedy:
+                "Give nightbelld the capability (AmbientCapabilities=CAP_WAKE_ALARM), or do without: it runs them after."
+        )
+        return sources + [alarm]
     }
 
     /// The paths of the supervisor's socket, in search order, in words.

@@ -41,6 +41,9 @@ enum Happening: String, CaseIterable {
     case endedWell, endedBadly, rejoin
     // Launch and hibernation.
     case saveState, hibernate, launch, declare, disown, memoryPressure
+    // The machine around the clients.
+    case anotherNetwork, pathBroken, pathsWhole, aboutToSleep, unlocked
+    case simulateNetworkChange, simulateSleep, simulateUnlock
     // Events for all clients.
     case timer, stop, registerAgain
 }
@@ -53,7 +56,8 @@ struct Cell {
     private var task: UInt64 = 1
 
     init(_ phase: Phase) throws {
-        client = try bench.register("the.client", isLaunchable: true)
+        bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: true))))
+        client = try bench.register("the.client", isLaunchable: true, wantsNetworkChanges: true)
         socket = try bench.handOver(from: client, survives: true)
         try go(to: phase)
     }
@@ -162,6 +166,14 @@ struct Cell {
         case .declare: declaration
         case .disown: disowning
         case .memoryPressure: .memoryPressure([ClientSize(client, bytes: 1)])
+        case .anotherNetwork: .fact(.network(Self.otherNetwork))
+        case .pathBroken: inspected([BrokenPath(socket, .addressGone)])
+        case .pathsWhole: inspected([])
+        case .aboutToSleep: .fact(.sleepImminent(isDelayed: true))
+        case .unlocked: .fact(.unlocked(.known([1_000])))
+        case .simulateNetworkChange: .command(.simulateNetworkChange, client, Bench.key)
+        case .simulateSleep: .command(.simulateSleep, client, Bench.key)
+        case .simulateUnlock: .command(.simulateUnlock, client, Bench.key)
         case .timer: .timer
         case .stop: .stop
         case .registerAgain: registration
@@ -174,6 +186,14 @@ struct Cell {
         let before = phase(of: client, in: bench)
         bench.turn(event(happening))
         return outcome(of: client, before: before, in: bench)
+    }
+
+    private static let otherNetwork = NetworkFact(fingerprint: 2, isUp: true)
+
+    /// The outcome of an inspection that another network has led to.
+    private mutating func inspected(_ broken: [BrokenPath]) -> Event {
+        bench.turn(.fact(.network(Self.otherNetwork)))
+        return .pathsInspected(client, broken)
     }
 
     private func said(_ message: ClientMessage) -> Event {

@@ -13,6 +13,7 @@ struct RecoveryLogTests {
             case offload
             case gone
             case pressed
+            case network(UInt64)
             case cleared
             case client(RecoverySnapshot.Presence)
             case clientUpdate(RecoverySnapshot.Presence)
@@ -22,6 +23,7 @@ struct RecoveryLogTests {
             case tasks(Int)
             case owner(givenUp: Bool, isQuit: Bool)
             case noOwner
+            case fetch
             case noRecords
             case flush
         }
@@ -43,6 +45,7 @@ struct RecoveryLogTests {
         mutating func store(gone: ClientStatistics.CounterWords) { entries.append(.gone) }
         mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
         mutating func store(messageBeingReadOf client: ClientID?) { entries.append(.reading(client)) }
+        mutating func store(network: UInt64) { entries.append(.network(network)) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
         mutating func put(_ record: ClientRecord, of client: ClientID) {
             entries.append(.client(record.presence))
@@ -61,6 +64,8 @@ struct RecoveryLogTests {
             entries.append(.owner(givenUp: owner.givenUp > 0, isQuit: owner.isQuit))
         }
         mutating func removeOwner(_ number: UInt64) { entries.append(.noOwner) }
+        mutating func put(_ fetch: RecoverySnapshot.Fetch) { entries.append(.fetch) }
+        mutating func removeFetch(_ number: UInt64) {}
         mutating func removeRecords(of client: ClientID) { entries.append(.noRecords) }
         mutating func flush() { entries.append(.flush) }
     }

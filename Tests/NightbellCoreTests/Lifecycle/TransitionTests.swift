@@ -50,7 +50,8 @@ struct TransitionTests {
             case .registered(_, let key), .refuseRegistration(_, let key), .commandAnswer(_, let key):
                 #expect(key == Bench.key)
             case .notify(let client, _), .freeze(let client, _), .checkFreeze(let client, _),
-                .thaw(let client), .kill(let client, _), .forget(let client, _, _), .trace(let client, _),
+                .thaw(let client), .inspectPaths(let client), .kill(let client, _),
+                .forget(let client, _, _), .trace(let client, _),
                 .makeDormant(let client), .launch(let client), .declared(let client), .storeState(let client),
                 .dropState(let client):
                 #expect(client == cell.client || again.contains(happening))

@@ -389,6 +389,63 @@ enum Transitions {
                 ([.suspended], "terminating kill:memoryPressure"),
                 (Phase.allCases.filter { $0 != .suspended }, "="),
             ]
+        case .anotherNetwork:
+            [
+                ([.gone], "="),
+                (runs + asleep + ending + absent + [.preparing], "= inspect"),
+            ]
+        case .pathBroken:
+            [
+                ([.resting, .queued], "launching launch"),
+                (ending + [.gone, .pausing, .launching], "="),
+                ([.inactive, .active, .openWake], "= wake:pathLost+networkChanged"),
+                ([.entering], "background(entering+wake) wake:pathLost+networkChanged"),
+                ([.lingering], "background(wake+linger) wake:pathLost+networkChanged"),
+                ([.heldByTask], "background(wake+task) wake:pathLost+networkChanged"),
+                ([.heldByMedia], "background(wake+media) wake:pathLost+networkChanged"),
+                ([.preparing], "background(wake) wake:pathLost+networkChanged"),
+                (asleep, "background(wake) thaw wake:pathLost+networkChanged"),
+            ]
+        case .pathsWhole:
+            [
+                (ending + absent + [.gone], "="),
+                ([.inactive, .active, .openWake], "= wake:networkChanged"),
+                ([.entering], "background(entering+wake) wake:networkChanged"),
+                ([.lingering], "background(wake+linger) wake:networkChanged"),
+                ([.heldByTask], "background(wake+task) wake:networkChanged"),
+                ([.heldByMedia], "background(wake+media) wake:networkChanged"),
+                ([.preparing], "background(wake) wake:networkChanged"),
+                (asleep, "background(wake) thaw wake:networkChanged"),
+            ]
+        case .aboutToSleep, .unlocked:
+            [
+                (Phase.allCases, "=")
+            ]
+        case .simulateNetworkChange:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                (runs + asleep + ending + absent + [.preparing], "= inspect ok"),
+            ]
+        case .simulateSleep:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                (runs + asleep + ending + absent + [.preparing], "= refused:noKeepAlive"),
+            ]
+        case .simulateUnlock:
+            [
+                ([.gone], "= refused:noSuchClient"),
+                ([.inactive], "= refused:illegalState(inactive)"),
+                ([.active], "= refused:illegalState(active)"),
+                (
+                    [.entering, .openWake, .lingering, .heldByTask, .heldByMedia],
+                    "= refused:illegalState(background)"
+                ),
+                ([.preparing, .freezing], "= refused:illegalState(suspending)"),
+                ([.suspended], "= refused:illegalState(suspended)"),
+                (ending, "= refused:illegalState(terminating)"),
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
+            ]
         case .timer:
             [
                 ([.resting], "="),

@@ -60,7 +60,8 @@ struct Bench {
 
     mutating func register(
         _ name: String? = nil, user: UserID = 1_000, modes: Modes = [.voip, .audio],
-        policy: WakeLimitPolicy = .linger, isLaunchable: Bool = false, exitsOnSuspend: Bool = false
+        policy: WakeLimitPolicy = .linger, isLaunchable: Bool = false, exitsOnSuspend: Bool = false,
+        wantsNetworkChanges: Bool = false
     ) throws(Unexpected) -> ClientID {
         registrations += 1
         guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else {
@@ -70,6 +71,7 @@ struct Bench {
             identifier: identifier, user: user, modes: modes, wakeLimitPolicy: policy)
         registration.isLaunchable = isLaunchable
         registration.exitsOnSuspend = exitsOnSuspend
+        registration.wantsNetworkChanges = wantsNetworkChanges
         for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
         throw .notRegistered
     }

@@ -39,6 +39,7 @@ private func words(_ action: Action) -> String? {
     case .notify(_, let notice): words(notice)
     case .arm: "arm"
     case .armPastEnd: "armPastEnd"
+    case .inspectPaths: "inspect"
     case .beginOffload: "beginOffload"
     case .endOffload: "endOffload"
     case .ping: "ping"
@@ -99,7 +100,7 @@ private func words(_ trace: Trace) -> String? {
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
         .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
-        .outOfReach:
+        .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
         nil
     }
 }

@@ -1,0 +1,123 @@
+import EventLoop
+import NightbellCore
+import NightbellWire
+
+/// The process that observes the machine: whether it runs, and what its sources have said.
+///
+/// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a pause, and nothing
+/// but its facts is missing.
+struct MachineMonitor {
+    /// A source, as it has described itself.
+    struct Source: Equatable {
+        var isAvailable: Bool
+        var reason = ""
+    }
+
+    var process: MonitorProcess?
+    /// Processes that were ended and cannot be reaped yet.
+    var ending: [MonitorProcess] = []
+    /// The last demand sent.
+    var demand = WireMonitorDemand()
+    var needs: FactNeeds = []
+    var sources: [WireMonitorSource: Source] = [:]
+    /// Why it does not run although it is needed.
+    var problem = ""
+    /// It has been said that the machine is not observed.
+    var isReportedMissing = false
+
+    /// When it is started again.
+    private(set) var restartAt: Instant?
+    /// When it ends, because no client needs it.
+    var idleUntil: Instant?
+    /// When it must have read the last demand.
+    var mustReadBy: Instant?
+    private var started: UInt64 = 0
+    /// Consecutive ends soon after the start.
+    private(set) var failures = 0
+    private var reportsUntil = Instant(nanoseconds: .min)
+    private var reports = 0
+
+    /// Reports handled in a turn; the rest waits for the next one.
+    static let reportsPerTurn = 32
+    /// A monitor that sends more in a second is replaced. Its sources merge what comes faster.
+    private static let reportsPerSecond = 1_000
+    /// How long it is kept when no client needs it.
+    static let idleTime: Duration = .seconds(10)
+    /// How long it may take to read a demand.
+    static let readingTime: Duration = .seconds(5)
+    /// One that has run this long is replaced at once.
+    private static let settled: Duration = .seconds(10)
+    private static let retry: Duration = .milliseconds(250)
+    private static let retryMaximum: Duration = .seconds(60)
+    /// After this many failures in a row its facts count as unavailable.
+    static let failuresUntilUnavailable = 3
+
+    /// When something is due for it.
+    var nextDeadline: Instant? {
+        [process == nil && !needs.isEmpty ? restartAt : nil, idleUntil, mustReadBy].compactMap(\.self).min()
+    }
+
+    mutating func nextNumber() -> UInt64 {
+        started += 1
+        return started
+    }
+
+    func mayStart(at now: Instant) -> Bool { restartAt.map { now >= $0 } ?? true }
+
+    /// It has ended, or could not be started. `startedAt`: nil, it could not.
+    mutating func noteFailure(startedAt: Instant?, at now: Instant) {
+        if let startedAt, now >= startedAt + Self.settled { failures = 0 }
+        var pause = Self.retry
+        for _ in 0..<failures where pause < Self.retryMaximum { pause = min(pause * 2, Self.retryMaximum) }
+        failures += 1
+        restartAt = now + pause
+    }
+
+    /// Forgets everything about the last process.
+    mutating func reset() {
+        process = nil
+        demand = WireMonitorDemand()
+        sources = [:]
+        mustReadBy = nil
+        idleUntil = nil
+    }
+
+    /// Counts a report; false: there are too many.
+    mutating func admitReport(at now: Instant) -> Bool {
+        if now >= reportsUntil {
+            reportsUntil = now + .seconds(1)
+            reports = 0
+        }
+        reports += 1
+        return reports <= Self.reportsPerSecond
+    }
+}
+
+extension FactNeeds {
+    /// The sources of these facts, in the order of their numbers.
+    var sources: [WireMonitorSource] {
+        var sources: [WireMonitorSource] = []
+        if contains(.network) { sources.append(.network) }
+        if contains(.power) { sources.append(.power) }
+        if contains(.sleep) { sources.append(.sleep) }
+        if contains(.users) { sources.append(.users) }
+        return sources
+    }
+}
+
+extension WireMonitorSource {
+    /// For status reports.
+    var name: String {
+        switch self {
+        case .network: "network"
+        case .power: "power"
+        case .sleep: "sleep"
+        case .users: "users"
+        case .audio: "audio"
+        case .location: "location"
+        case .bluetooth: "bluetooth"
+        case .devices: "devices"
+        case .unspecified, .UNRECOGNIZED: "unknown"
+        }
+    }
+}

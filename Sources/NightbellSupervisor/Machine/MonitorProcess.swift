@@ -1,0 +1,101 @@
+import EventLoop
+import Glibc
+import Launching
+import LinuxSystem
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// A process that observes the machine, and the connection to it.
+final class MonitorProcess {
+    /// The longest packet of its protocol.
+    static let longestPacket = 65_536
+
+    private var launch: Launch
+    private let process: ProcessHandle
+    let connection: SeqPacketSocket
+    private let readable: Watch
+    private let exit: Watch
+    /// Tells it from the ones before.
+    let number: UInt64
+    let startedAt: Instant
+
+    /// Starts the program, which has the other end of the connection as its descriptor 3.
+    init(_ program: MonitorProgram, number: UInt64, at now: Instant, _ loop: LoopExecutor) throws {
+        let identity: ProcessIdentity
+        if let given = program.identity { identity = given } else { identity = try ProcessIdentity.own() }
+        var order = LaunchOrder(
+            LaunchSpecification(arguments: [program.path], environment: program.environment), as: identity)
+        let pair = try SeqPacketSocket.pair()
+        order.sockets = [LaunchOrder.Socket(pair.second.rawValue, name: "supervisor")]
+        let launch = try Launch.begin(order)
+        let process = try launch.process.duplicate()
+        let connection = pair.separate { ours, theirs in
+            theirs.takeDescriptor().close()
+            return ours
+        }
+        readable = try loop.watch(
+            connection.rawValue, .read, .persistent, token: WatchToken(.monitor, id: number).rawValue)
+        exit = try loop.watch(
+            process.rawValue, .read, .oneShot, token: WatchToken(.monitorExit, id: number).rawValue)
+        try readable.arm()
+        try exit.arm()
+        self.launch = consume launch
+        self.process = process
+        self.connection = connection
+        self.number = number
+        startedAt = now
+    }
+
+    deinit {
+        // Before their descriptors are closed.
+        readable.disarm()
+        exit.disarm()
+    }
+
+    var pid: pid_t { process.pid }
+
+    /// Sends everything that the supervisor wants to know. False: the process does not read.
+    func send(_ demand: WireMonitorDemand) -> Bool {
+        do {
+            return try connection.send(try demand.serializedBytes() as [UInt8])
+        } catch {
+            // It has ended, which its pidfd reports.
+            return true
+        }
+    }
+
+    /// Whether it has not read everything that was sent.
+    var hasUnread: Bool { SocketTraffic.hasUnsent(connection.rawValue) }
+
+    /// Ends it: nothing of it is read any more. Its pidfd reports when it can be reaped.
+    func kill() {
+        readable.disarm()
+        do throws(SystemError) {
+            try process.signal(SIGKILL)
+        } catch {
+            // It has ended.
+        }
+    }
+
+    /// Why its program did not run; nil: it did.
+    func problem() -> String? {
+        guard case .failed(let error) = launch.outcome() else { return nil }
+        return error.description
+    }
+
+    /// Waits this long for its end, after it was killed, and reaps it.
+    func reap(within milliseconds: CInt) {
+        _ = Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: milliseconds)
+        _ = reap()
+    }
+
+    /// Reaps it. False: it has not ended.
+    func reap() -> Bool {
+        do throws(SystemError) {
+            return try process.exitStatus() != nil
+        } catch {
+            return true
+        }
+    }
+}

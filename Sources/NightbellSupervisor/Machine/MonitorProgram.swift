@@ -1,0 +1,16 @@
+package import Launching
+
+/// The program that observes the machine, and how it is started.
+package struct MonitorProgram: Sendable, Equatable {
+    package var path: String
+    /// nil: the supervisor's own.
+    package var identity: ProcessIdentity?
+    /// Its variables: where the message bus is, for example.
+    package var environment: [String: String] = [:]
+
+    package init(path: String, identity: ProcessIdentity? = nil, environment: [String: String] = [:]) {
+        self.path = path
+        self.identity = identity
+        self.environment = environment
+    }
+}

@@ -1,0 +1,38 @@
+import DaemonConfiguration
+import Glibc
+import Launching
+import LinuxSystem
+import Manifests
+import NightbellSupervisor
+
+/// The program that observes the machine.
+extension Daemon {
+    /// nil: it is not to be observed, or there is no such program.
+    var monitorProgram: MonitorProgram? {
+        let settings = loaded.settings
+        guard settings.monitor == .auto else { return nil }
+        let path = settings.monitorProgram.isEmpty ? Self.programBeside : settings.monitorProgram
+        guard let path, unsafe access(path, X_OK) == 0 else { return nil }
+        var program = MonitorProgram(path: path)
+        // It talks to large things, and needs no rights for it.
+        if geteuid() == 0 { program.identity = Self.unprivileged }
+        let variables = Process.environment()
+        for name in ["DBUS_SYSTEM_BUS_ADDRESS", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"] {
+            program.environment[name] = variables[name]
+        }
+        return program
+    }
+
+    private static var programBeside: String? {
+        guard let own = try? readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/") else {
+            return nil
+        }
+        return own[...slash] + "nightbell-monitor"
+    }
+
+    /// The user that owns nothing; its number is the same everywhere.
+    private static var unprivileged: ProcessIdentity {
+        SystemAccounts().user("nobody")?.identity
+            ?? ProcessIdentity(user: 65_534, group: 65_534, otherGroups: [])
+    }
+}

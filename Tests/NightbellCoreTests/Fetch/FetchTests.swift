@@ -1,0 +1,204 @@
+import NightbellCore
+import Testing
+
+@Suite("Fetch")
+struct FetchTests {
+    private func bench() -> Bench {
+        Bench { $0.wakes.linger = .milliseconds(10) }
+    }
+
+    /// A client in the background that wants to fetch.
+    private func client(
+        _ bench: inout Bench, _ interval: FetchInterval = .minimum, modes: Modes = .fetch,
+        isLaunchable: Bool = false
+    ) throws -> ClientID {
+        let client = try bench.register(modes: modes, isLaunchable: isLaunchable)
+        bench.say(.setMinimumFetchInterval(interval), from: client)
+        #expect(bench.answer == .done)
+        bench.suspend(client)
+        return client
+    }
+
+    /// Lets time pass until the next fetch; returns its wake.
+    private func nextFetch(_ bench: inout Bench) throws -> Wake {
+        for _ in 0..<10_000 {
+            let deadline = try #require(bench.core.nextDeadline)
+            bench.now = max(bench.now, deadline)
+            if let wake = bench.turn(.timer).wakes.first(where: { $0.reasons.contains(.fetch) }) {
+                return wake
+            }
+        }
+        Issue.record("there is no fetch")
+        throw Bench.Unexpected.notAdopted
+    }
+
+    @Test func theModeIsRequired() throws {
+        var bench = bench()
+        let client = try bench.register(modes: .voip)
+        bench.say(.setMinimumFetchInterval(.minimum), from: client)
+        #expect(bench.answer == .refused(.modeRequired(.fetch)))
+        #expect(
+            bench.command(.simulateFetch, client).contains(.commandAnswer(.modeRequired(.fetch), Bench.key)))
+    }
+
+    @Test func neverIsTheDefault() throws {
+        var bench = bench()
+        let client = try bench.register(modes: .fetch)
+        bench.suspend(client)
+        #expect(bench.core.nextDeadline == nil)
+        #expect(bench.pass(.seconds(86_400)).wakes.isEmpty)
+    }
+
+    @Test func aSuspendedClientIsFetchedAndSuspendedAgain() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        let begin = bench.now
+        let wake = try nextFetch(&bench)
+        #expect(bench.now.since(begin) >= bench.core.settings.fetch.minimumInterval)
+        #expect(wake.fetchBudget == .seconds(30) && wake.budget == .seconds(10))
+        bench.say(.wakeDone(wakeID: wake.wakeID), from: client)
+        // The wake is done, the fetch is not.
+        bench.pass(.seconds(20))
+        #expect(bench.core.state(of: client) == .background)
+        bench.say(.fetchDone(wakeID: wake.wakeID, .noData), from: client)
+        #expect(bench.answer == .done)
+        #expect(
+            bench.pass(.seconds(1)).notices.contains {
+                if case .prepareToSuspend = $0 { true } else { false }
+            })
+    }
+
+    @Test func itIsTerminatedIfItDoesNotCompleteIt() throws {
+        var bench = bench()
+        let client = try client(&bench, modes: [.fetch, .voip], isLaunchable: true)
+        let before = try #require(bench.core.view(of: client, at: bench.now)?.fetch?.state.score.value)
+        let wake = try nextFetch(&bench)
+        bench.say(.wakeDone(wakeID: wake.wakeID), from: client)
+        let actions = bench.pass(.seconds(31))
+        #expect(actions.kills == [.fetchOverran] && actions.overruns == [.fetch])
+        let state = try #require(bench.core.view(of: client, at: bench.now)?.fetch?.state)
+        #expect(state.score.value == before / 2 && state.score.overruns == 1)
+    }
+
+    @Test func mediaKeepsItFromBeingTerminated() throws {
+        var bench = bench()
+        let client = try client(&bench, modes: [.fetch, .audio])
+        let wake = try nextFetch(&bench)
+        bench.say(.wakeDone(wakeID: wake.wakeID), from: client)
+        var actions: [Action] = []
+        for _ in 0..<40 {
+            bench.say(.mediaActivity, from: client)
+            actions += bench.pass(.seconds(1))
+        }
+        #expect(actions.kills.isEmpty && actions.overruns == [.fetch])
+    }
+
+    @Test func aClientInTheForegroundIsNotFetched() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        bench.command(.wake, client)
+        bench.say(.enterForeground, from: client)
+        #expect(bench.pass(.seconds(86_400)).wakes.isEmpty)
+        bench.suspend(client)
+        let left = bench.now
+        _ = try nextFetch(&bench)
+        // The floor counts from leaving the foreground.
+        #expect(bench.now.since(left) >= bench.core.settings.fetch.minimumInterval)
+    }
+
+    @Test func itsOwnIntervalIsAFloor() throws {
+        var bench = bench()
+        let client = try client(&bench, .atLeast(.seconds(20_000)))
+        var last = bench.now
+        for _ in 0..<4 {
+            let wake = try nextFetch(&bench)
+            #expect(bench.now.since(last) >= .seconds(20_000))
+            last = bench.now
+            bench.say(.fetchDone(wakeID: wake.wakeID, .newData), from: client)
+            bench.suspend(client)
+        }
+    }
+
+    @Test func aFetchNeedsTheNetwork() throws {
+        var bench = bench()
+        _ = try client(&bench)
+        bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: false))))
+        #expect(bench.core.nextDeadline == nil)
+        #expect(bench.pass(.seconds(86_400)).wakes.isEmpty)
+        bench.turn(.fact(.shortage(true)))
+        #expect(bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: true)))).wakes.isEmpty)
+        #expect(bench.turn(.fact(.shortage(false))).wakes.map(\.reasons) == [.fetch])
+    }
+
+    @Test func aDormantClientIsLaunchedAndOneThatWasQuitIsNot() throws {
+        var bench = bench()
+        let client = try client(&bench, isLaunchable: true)
+        let crash = bench.turn(.ended(client, .failed))
+        #expect(crash.contains(.makeDormant(client)))
+        var launches: [Action] = []
+        for _ in 0..<100 where launches.isEmpty {
+            bench.now = max(bench.now, try #require(bench.core.nextDeadline))
+            launches = bench.turn(.timer).filter { $0 == .launch(client) }
+        }
+        #expect(launches == [.launch(client)])
+        let registration = try #require(bench.core.registration(of: client))
+        let wake = try #require(bench.turn(.rejoined(client, registration, Bench.key)).wakes.first)
+        #expect(wake.reasons == .fetch && wake.fetchBudget == .seconds(30))
+        bench.say(.fetchDone(wakeID: wake.wakeID, .newData), from: client)
+        bench.suspend(client)
+        bench.command(.quit, client)
+        bench.turn(.ended(client, .failed))
+        #expect(!bench.core.contains(client))
+        #expect(bench.pass(.seconds(86_400)).isEmpty)
+    }
+
+    @Test func aFetchThatWasNotBegunCannotBeCompleted() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        bench.command(.wake, client)
+        bench.say(.fetchDone(wakeID: bench.lastWakeID, .newData), from: client)
+        #expect(bench.answer == .refused(.noFetch))
+        bench.command(.simulateFetch, client)
+        bench.say(.fetchDone(wakeID: bench.lastWakeID, .newData), from: client)
+        #expect(bench.answer == .done)
+        bench.say(.fetchDone(wakeID: bench.lastWakeID, .newData), from: client)
+        #expect(bench.answer == .refused(.noFetch))
+    }
+
+    @Test func simulatingIsTracedAndNeedsTheRightState() throws {
+        var bench = bench()
+        let client = try client(&bench, isLaunchable: true)
+        let actions = bench.command(.simulateFetch, client)
+        #expect(actions.contains(.trace(client, .simulated(.simulateFetch))))
+        #expect(actions.wakes.map(\.reasons) == [.fetch])
+        let again = bench.command(.simulateFetch, client)
+        #expect(again.contains(.commandAnswer(.illegalState(.background), Bench.key)))
+        let refused = bench.command(.simulateFetchLaunch, client)
+        #expect(refused.contains(.commandAnswer(.illegalState(.background), Bench.key)))
+        bench.turn(.ended(client, .failed))
+        bench.pass(.seconds(1))
+        #expect(bench.command(.simulateFetchLaunch, client).contains(.launch(client)))
+    }
+
+    @Test func slowAndFailingClientsHaveFewerChances() throws {
+        func fetches(_ result: FetchResult, after took: Duration) throws -> Int {
+            var bench = bench()
+            let client = try client(&bench)
+            let end = bench.now + .seconds(4 * 86_400)
+            var count = 0
+            while bench.now < end {
+                let wake = try nextFetch(&bench)
+                count += 1
+                bench.pass(took)
+                bench.say(.fetchDone(wakeID: wake.wakeID, result), from: client)
+                bench.suspend(client)
+            }
+            return count
+        }
+        let quick = try fetches(.noData, after: .seconds(1))
+        #expect(try fetches(.newData, after: .seconds(28)) < quick)
+        #expect(try fetches(.failed, after: .seconds(1)) < quick)
+        // A claim earns nothing.
+        #expect(try fetches(.newData, after: .seconds(1)) == quick)
+    }
+}

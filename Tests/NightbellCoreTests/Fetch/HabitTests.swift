@@ -1,0 +1,63 @@
+import NightbellCore
+import Testing
+
+@Suite("Habits")
+struct HabitTests {
+    private let day = Duration.seconds(86_400)
+    private let start = Instant(nanoseconds: 0)
+    /// 20 days after the beginning of 1970, a Wednesday.
+    private let clock = WallClock(offset: .seconds(20 * 86_400))
+
+    /// A scheduler that has seen one client opened at this second of each day.
+    private func scheduler(openedAt second: Int, days: Int) -> FetchScheduler {
+        var scheduler = FetchScheduler(Settings.Fetch())
+        scheduler.change(clock, at: start)
+        scheduler.setInterval(.minimum, at: 0, isWaiting: true, at: start)
+        for number in 0..<days {
+            let opening = start + day * number + .seconds(second)
+            scheduler.noteOpening(of: 0, at: opening)
+            scheduler.noteLeaving(of: 0, at: opening + .seconds(60))
+            scheduler.setWaiting(true, at: 0, at: opening + .seconds(60))
+        }
+        return scheduler
+    }
+
+    @Test func afterThreeDaysTheFetchComesShortlyBeforeTheUsualHour() throws {
+        var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
+        let opening = start + day * 5 + .seconds(8 * 3_600)
+        var last: Instant?
+        for _ in 0..<100 {
+            let deadline = try #require(scheduler.nextDeadline)
+            guard deadline < opening else { break }
+            _ = scheduler.popReady(at: deadline)
+            scheduler.begin(0, at: deadline)
+            scheduler.end(0, .newData, took: .seconds(1), budget: .seconds(30))
+            scheduler.setWaiting(true, at: 0, at: deadline)
+            last = deadline
+        }
+        #expect(opening.since(try #require(last)) <= .seconds(1_800))
+        #expect(scheduler.state(at: 0)?.habit.usualHours(on: 25, atMost: 3).contains(8) == true)
+    }
+
+    @Test func aChangeOfTheClockMovesTheFetchWithTheHabit() throws {
+        var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
+        let before = try #require(scheduler.window(at: 0))
+        scheduler.change(
+            WallClock(offset: clock.offset + .seconds(3_600)), at: start + day * 4 + .seconds(9 * 3_600))
+        let after = try #require(scheduler.window(at: 0))
+        #expect(before != after)
+    }
+
+    @Test func itSurvivesAsBytes() throws {
+        let habit = try #require(scheduler(openedAt: 30_000, days: 6).state(at: 0)?.habit)
+        #expect(Habit(bytes: habit.bytes) == habit)
+        #expect(Habit(bytes: Array(habit.bytes.dropLast())) == nil)
+        #expect(habit != Habit())
+    }
+
+    @Test func aClientThatDoesNotFetchHasNoState() {
+        var scheduler = FetchScheduler(Settings.Fetch())
+        scheduler.setInterval(.never, at: 7, isWaiting: true, at: start)
+        #expect(scheduler.isEmpty && scheduler.nextDeadline == nil)
+    }
+}

@@ -1,0 +1,55 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// The rules of fetches in small worlds, and the mistakes that these find.
+@Suite("Fetches in small worlds")
+struct FetchLifeTests {
+    static let mutations: [Mutation] = [
+        .ignoresFetchInterval, .fetchesInForeground, .fetchesOffline, .suspendsWhileFetching,
+        .permitsEndlessFetches, .believesAnyFetch, .forgetsFetchers, .restoresWithoutFetches,
+    ]
+    private static let seeds = 0..<60 as Range<UInt64>
+    private static let steps = 400
+
+    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, words: String)? {
+        for seed in Self.seeds {
+            var life = FetchLife(seed: seed, mutation: mutation)
+            life.run(steps: Self.steps)
+            if let words = life.violation { return (seed, words) }
+        }
+        return nil
+    }
+
+    @Test("Without a mistake they are clean")
+    func clean() {
+        let violation = firstViolation()
+        #expect(violation == nil, "\(violation.map { "seed \($0.seed): \($0.words)" } ?? "")")
+    }
+
+    @Test(
+        "A mistake of the core is found",
+        .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
+    func mutation(_ mutation: Mutation) throws {
+        let violation = try #require(firstViolation(mutation), "\(mutation) is not found")
+        print("mutation \(mutation.rawValue): seed \(violation.seed), \(violation.words)")
+    }
+
+    @Test("Everything happens in them")
+    func coverage() {
+        var sum = FetchLife.Coverage()
+        for seed in Self.seeds {
+            var life = FetchLife(seed: seed)
+            life.run(steps: Self.steps)
+            sum.fetches += life.coverage.fetches
+            sum.launches += life.coverage.launches
+            sum.completions += life.coverage.completions
+            sum.terminations += life.coverage.terminations
+            sum.deaths += life.coverage.deaths
+            sum.continued += life.coverage.continued
+        }
+        print(sum)
+        #expect(sum.fetches > 100 && sum.launches > 20 && sum.completions > 50)
+        #expect(sum.terminations > 10 && sum.deaths > 100 && sum.continued > 0)
+    }
+}
