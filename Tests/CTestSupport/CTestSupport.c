@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <net/if.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include "CTestSupport.h"
 
@@ -42,6 +43,16 @@ int ctest_limit_descriptors(pid_t pid, rlim_t limit) {
 }
 
 int ctest_own_network(void) { return unshare(CLONE_NEWNET); }
+
+int ctest_enter_network(const char *path) {
+    int namespace = open(path, O_RDONLY | O_CLOEXEC);
+    if (namespace < 0) return -1;
+    int entered = setns(namespace, CLONE_NEWNET);
+    close(namespace);
+    return entered;
+}
+
+int ctest_run(const char *command) { return system(command); }
 
 int ctest_set_loopback(int socket, int up) {
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};

@@ -14,7 +14,12 @@ final class DaemonProcess {
     var socketPath: String { directory + "/nightbell.sock" }
 
     /// Starts it through a shell that runs `before` first, and waits until it listens.
-    init(suspension: String, directory: String? = nil, before: String = ":", _ flags: String = "") throws {
+    ///
+    /// - Parameter runner: a command that runs it, if any.
+    init(
+        suspension: String, directory: String? = nil, before: String = ":", runner: String = "",
+        _ flags: String = ""
+    ) throws {
         self.directory = directory ?? NSTemporaryDirectory() + "nightbell-daemon-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
         let settings = [
@@ -29,7 +34,7 @@ final class DaemonProcess {
         ].map { "--set \($0)" }.joined(separator: " ")
         let program = ScriptedClientProcess.program("nightbelld")
         let command = """
-            \(before); exec '\(program)' --socket '\(self.directory)/nightbell.sock' \
+            \(before); exec \(runner) '\(program)' --socket '\(self.directory)/nightbell.sock' \
             --runtime-directory '\(self.directory)' --suspend \(suspension) \
             --log-level critical \(settings) \(flags)
             """

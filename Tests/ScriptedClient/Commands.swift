@@ -4,7 +4,8 @@ import Nightbell
 
 extension ScriptedClient {
     static let help = [
-        "hello ID [voip] [audio] [socket=PATH] [terminate] [exits-on-suspend] [no-reconnect] [timeout=MS]",
+        "hello ID [voip] [audio] [socket=PATH] [terminate] [exits-on-suspend] [network-changes]",
+        "[no-reconnect] [timeout=MS]",
         "goodbye",
         "connect-tcp PORT NAME", "listen-tcp NAME", "bind-udp NAME", "connected-udp PORT NAME",
         "connect-unix PATH NAME", "unix-pair NAME", "pipe NAME", "timer MS NAME", "open PATH NAME",
@@ -13,6 +14,7 @@ extension ScriptedClient {
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
+        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-",
         "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
@@ -77,6 +79,19 @@ extension ScriptedClient {
         case "foreground": try client().enterForeground()
         case "keepalive":
             try client().setKeepAliveTimeout(.milliseconds(arguments.number(0))) { self.keepAlive() }
+        case "fetch-interval":
+            let interval: FetchInterval =
+                switch try arguments.text(0) {
+                case "minimum": .minimum
+                case "never": .never
+                default: .atLeast(.milliseconds(try arguments.number(0)))
+                }
+            try client().setMinimumFetchInterval(interval)
+        case "fetch":
+            let name = try arguments.text(0)
+            state.withLock { state in
+                state.fetchResult = FetchResult.allCases.first { "\($0)" == name }
+            }
         case "clear-keepalive": try client().clearKeepAliveTimeout()
         case "begin":
             let task = try client().beginBackgroundTask(arguments.text(0))
@@ -104,6 +119,7 @@ extension ScriptedClient {
 
     private func hello(_ arguments: Arguments) throws -> String {
         var configuration = Client.Configuration(identifier: try arguments.text(0), modes: [])
+        var handlers = handlers()
         for word in arguments.words.dropFirst() {
             if let mode = Mode(rawValue: word) {
                 configuration.modes.insert(mode)
@@ -111,6 +127,11 @@ extension ScriptedClient {
                 configuration.socketPath = String(word.dropFirst("socket=".count))
             } else if word.hasPrefix("timeout="), let milliseconds = Int(word.dropFirst("timeout=".count)) {
                 configuration.requestTimeout = .milliseconds(milliseconds)
+            } else if word == "network-changes" {
+                handlers.networkChanged = { lost in
+                    let names = lost.map(\.name).joined(separator: ",")
+                    self.say("network-changed lost=\(names.isEmpty ? "-" : names)")
+                }
             } else if word == "exits-on-suspend" {
                 configuration.exitsOnSuspend = true
             } else if word == "terminate" {
@@ -121,7 +142,7 @@ extension ScriptedClient {
                 throw Refusal("usage", "hello: \(word)")
             }
         }
-        let client = try Client(configuration, handlers: handlers())
+        let client = try Client(configuration, handlers: handlers)
         state.withLock { $0.client = client }
         return "suspension=\(client.suspensionMethod) "
             + "minimum_keepalive_ms=\(client.minimumKeepAliveTimeout.milliseconds)"

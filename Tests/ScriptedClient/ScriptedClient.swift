@@ -33,6 +33,8 @@ final class ScriptedClient: Sendable {
         var notIdle: [String: Int] = [:]
         /// How many milliseconds the next call of this handler hangs.
         var hangs: [Moment: Int] = [:]
+        /// The result of its fetches; nil: it does not complete them.
+        var fetchResult: FetchResult? = .newData
         /// Raised to resume all hanging handlers.
         var releases = 0
     }
@@ -85,6 +87,11 @@ final class ScriptedClient: Sendable {
         var handlers = Client.Handlers()
         handlers.restored = { self.restored($0) }
         handlers.wake = { self.woken($0) }
+        handlers.fetch = { fetch in
+            let result = self.state.withLock { $0.fetchResult }
+            self.say("fetch budget_ms=\(fetch.budget.milliseconds) result=\(result.map { "\($0)" } ?? "-")")
+            if let result { fetch.complete(result) }
+        }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
         handlers.didEnterBackground = {

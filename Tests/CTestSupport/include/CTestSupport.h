@@ -30,6 +30,13 @@ int ctest_mute_file_system(const char *directory, int *root);
 // errno.
 int ctest_own_network(void);
 
+// Moves the calling thread to the network namespace of this file, for good; without root it fails. Returns 0, or -1 and
+// errno.
+int ctest_enter_network(const char *path);
+
+// Runs a shell command in the namespaces of the calling thread: its exit status, or another number than 0.
+int ctest_run(const char *command);
+
 // The bytes of the heap in use.
 size_t ctest_heap_in_use(void);
 
