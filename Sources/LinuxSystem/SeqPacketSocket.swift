@@ -68,6 +68,12 @@ package struct SeqPacketSocket: ~Copyable, Sendable {
             second: SeqPacketSocket(adopting: OwnedDescriptor(adopting: ends[1])))
     }
 
+    /// For a program that does not use `MSG_DONTWAIT` as this type does. The other end is not affected.
+    package borrowing func setBlocking() throws(SystemError) {
+        let rawValue = descriptor.rawValue
+        _ = try systemCall("fcntl") { clinux_set_blocking(rawValue) }
+    }
+
     /// Connects to a listening socket. `ECONNREFUSED` or `ENOENT`: there is no listener; `EAGAIN`: its queue
     /// is full.
     package static func connect(path: String) throws(SystemError) -> SeqPacketSocket {

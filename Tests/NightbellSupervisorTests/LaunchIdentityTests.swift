@@ -105,6 +105,27 @@ import Testing
         try supervisor.stop()
     }
 
+    /// As one that the program has made by `connect`.
+    @Test func callsOnTheConnectionOfALaunchedProgramBlock() throws {
+        let supervisor = try supervisor()
+        let actor = try TestClient(name, of: supervisor)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        let process = try actor.appears()
+        supervisor.launched.note(process.pid)
+        let variable = "NIGHTBELL_CONNECTION_FD="
+        let environment = try SmallFile.readText("/proc/\(process.pid)/environ").split(separator: "\0")
+        let number = try #require(environment.first { $0.hasPrefix(variable) }).dropFirst(variable.count)
+        let flags = try SmallFile.readText("/proc/\(process.pid)/fdinfo/\(number)").split(separator: "\n")
+            .first { $0.hasPrefix("flags:") }.flatMap { $0.split(whereSeparator: \.isWhitespace).last }
+        let value = try #require(flags.flatMap { Int32($0, radix: 8) })
+        #expect(value & O_NONBLOCK == 0)
+        try process.command("hello \(name) voip")
+        try supervisor.stop()
+    }
+
     @Test func theIdentifierGivenToRunWins() throws {
         let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)

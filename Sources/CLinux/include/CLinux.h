@@ -111,6 +111,12 @@ static inline int clinux_set_close_on_exec(int fd, int on) {
     return fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0);
 }
 
+// Has calls on it wait, as for a descriptor without O_NONBLOCK. 0, or -1 and errno.
+static inline int clinux_set_blocking(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags == -1 ? -1 : fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+}
+
 // memfd_create(2), close-on-exec: a descriptor, or -1 and errno.
 static inline int clinux_memory_file(const char *name) {
     enum { mfd_cloexec = 1 };

@@ -136,6 +136,8 @@ extension Supervisor {
         return try pair.separate { (ours, theirs) throws -> LaunchAttempt in
             var order = order
             order.connection = theirs.rawValue
+            // The program expects what `connect` would have given it.
+            try theirs.setBlocking()
             let launch = try Launch.prepare(order)
             let credentials = PeerCredentials(
                 pid: launch.process.pid, uid: order.identity.user, gid: order.identity.group)
