@@ -4,8 +4,8 @@ import Glibc
 /// Everything that a child reads between its making and its program, in one block of memory that never changes.
 @safe
 final class LaunchMemory {
-    /// Enough for a few nested system calls and a table of descriptors.
-    private static let stackSize = 32_768
+    /// Enough for a few nested system calls. The heap has such a block; a larger one would be a mapping of its own.
+    private static let stackSize = 8_192
 
     let launch: UnsafeMutablePointer<clinux_launch>
     private var pieces: [UnsafeMutableRawPointer]
@@ -18,6 +18,7 @@ final class LaunchMemory {
         stackSize = Self.stackSize + 8 * order.descriptors.count
         unsafe stack = .allocate(byteCount: stackSize, alignment: 16)
         unsafe pieces = [UnsafeMutableRawPointer(launch), stack]
+        unsafe pieces.reserveCapacity(64)
         fill(order)
         unsafe launch.pointee.report = report
     }
@@ -87,7 +88,18 @@ final class LaunchMemory {
     }
 
     private func text(_ text: String) -> UnsafeMutablePointer<CChar> {
-        unsafe array(text.utf8.map { CChar(bitPattern: $0) } + [0])
+        var text = text
+        return text.withUTF8 { bytes in
+            let result = UnsafeMutablePointer<CChar>.allocate(capacity: bytes.count + 1)
+            unsafe pieces.append(result)
+            unsafe bytes.withMemoryRebound(to: CChar.self) { bytes in
+                if let first = bytes.baseAddress {
+                    unsafe result.initialize(from: first, count: bytes.count)
+                }
+            }
+            unsafe (result + bytes.count).initialize(to: 0)
+            return unsafe result
+        }
     }
 
     private func array<Element: BitwiseCopyable>(

@@ -36,12 +36,29 @@ package struct LaunchSpecification: Sendable, Hashable {
     package static let maximumBytes = 65_536
     private static let bytesBeside = 4
 
-    private var texts: [String] {
-        arguments + [directory, output ?? ""] + environment.keys + environment.values
+    /// Each text. It makes no list of them, because a launch waits for the checks.
+    private func forEachText(_ body: (String) -> Void) {
+        arguments.forEach(body)
+        body(directory)
+        body(output ?? "")
+        for (name, value) in environment {
+            body(name)
+            body(value)
+        }
     }
 
     /// The size that counts against `maximumBytes`.
-    package var byteCount: Int { texts.reduce(0) { $0 + $1.utf8.count + Self.bytesBeside } }
+    package var byteCount: Int {
+        var count = 0
+        forEachText { count += $0.utf8.count + Self.bytesBeside }
+        return count
+    }
+
+    private var containsZero: Bool {
+        var containsZero = false
+        forEachText { containsZero = containsZero || $0.utf8.contains(0) }
+        return containsZero
+    }
 
     /// Why it cannot be launched; nil if it can be tried.
     package var problem: String? {
@@ -50,7 +67,7 @@ package struct LaunchSpecification: Sendable, Hashable {
             return "the program is named by neither an absolute path nor a plain name"
         }
         guard directory.hasPrefix("/") else { return "the directory is not an absolute path" }
-        guard texts.allSatisfy({ !$0.utf8.contains(0) }) else { return "a text contains a zero byte" }
+        guard !containsZero else { return "a text contains a zero byte" }
         guard byteCount <= Self.maximumBytes else {
             return """
                 arguments, environment, directory and output take \(byteCount) bytes, \(Self.bytesBeside) beside each \

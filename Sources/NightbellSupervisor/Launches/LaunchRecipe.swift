@@ -47,12 +47,17 @@ struct LaunchRecipe {
     /// The shared content with this client's differences applied.
     var content: LaunchSetting.Content { setting.content.with(decodedOwn.differences) }
 
-    var specification: LaunchSpecification {
-        let (content, own) = (content, decodedOwn)
-        return LaunchSpecification(
+    var specification: LaunchSpecification { decoded.specification }
+
+    /// Both, decoded once.
+    private var decoded: (content: LaunchSetting.Content, specification: LaunchSpecification) {
+        let own = decodedOwn
+        let content = setting.content.with(own.differences)
+        let specification = LaunchSpecification(
             arguments: [content.program] + own.arguments, directory: content.directory,
             environment: content.environment, limits: content.limits, fileModeMask: content.fileModeMask,
             output: own.output)
+        return (content, specification)
     }
 
     /// Replaces its setting by a shared one, with differences if one is near enough. Returns true if there was
@@ -71,19 +76,23 @@ struct LaunchRecipe {
     }
 
     /// As it is shown.
-    var wire: WireLaunchSpecification {
-        let launch = specification
-        return WireLaunchSpecification.with {
-            $0.arguments = launch.arguments
-            $0.directory = launch.directory
-            $0.environment = launch.environment
-        }
-    }
+    var wire: WireLaunchSpecification { WireLaunchSpecification(specification) }
 
-    /// The order to launch it, without the descriptors to be inherited.
-    func order() throws(SystemError) -> LaunchOrder {
-        if let identity = content.identity { return LaunchOrder(specification, as: identity) }
-        return LaunchOrder(specification, as: try .own())
+    /// The order to launch it, without the descriptors to be inherited, and whether a process of this client has
+    /// recorded how it is launched.
+    func order() throws(SystemError) -> (order: LaunchOrder, isRecorded: Bool) {
+        let (content, specification) = decoded
+        let identity = if let identity = content.identity { identity } else { try ProcessIdentity.own() }
+        return (LaunchOrder(specification, as: identity), content.isRecorded)
+    }
+}
+
+extension WireLaunchSpecification {
+    init(_ launch: LaunchSpecification) {
+        self.init()
+        arguments = launch.arguments
+        directory = launch.directory
+        environment = launch.environment
     }
 }
 

@@ -99,13 +99,13 @@ extension Supervisor {
         }
         do {
             let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
-            var order = try recipe.order()
+            var (order, isRecorded) = try recipe.order()
             order.additions = [
                 "NIGHTBELL_IDENTIFIER": identifier(of: client), "NIGHTBELL_SOCKET": configuration.socketPath,
             ]
             // If no worker is left one day, it can tell the next supervisor as its first process told us.
-            if recipe.setting.content.isRecorded {
-                var launch = recipe.wire
+            if isRecorded {
+                var launch = WireLaunchSpecification(order.specification)
                 launch.identifier = identifier(of: client)
                 order.additions["NIGHTBELL_LAUNCH"] = base64(try launch.serializedBytes())
             }
