@@ -28,6 +28,8 @@ import Testing
         // The closing of the observers' connections is its last event. A process that another test is starting may hold
         // copies of them for a while.
         try #require(try eventually(within: 60_000) { try observer.status().connections == 21 })
+        // The machine is observed, because its sleep would delay the keep-alives.
+        #expect(try observer.status().monitorProcessID != 0)
         let handle = try daemon.child.handle()
         var before = -1
         // On a busy machine it may have to wait before it can sleep again, so wait until it has slept for a while.

@@ -1,0 +1,73 @@
+import EdgeTestSupport
+import Foundation
+import Testing
+
+/// Events of the machine on request, with a real supervisor and real clients.
+@Suite("nightbell simulate", .serialized)
+struct SimulateTests {
+    private static let name = "org.example.mail"
+
+    /// A client that is suspended, and would fetch if it were told to.
+    private func sleeper(_ fixture: Fixture, _ words: String) throws -> Program {
+        let client = try Program(
+            "nightbell",
+            [
+                "run", "--socket", fixture.socket, "--identifier", Self.name, "--",
+                Program.product("scripted-client"),
+            ])
+        try client.say("hello \(Self.name) \(words)")
+        if words.contains("fetch") { try client.say("fetch-interval 3600000") }
+        try client.say("background")
+        try fixture.reaches("suspended", Self.name)
+        return client
+    }
+
+    @Test("A fetch wakes the client, and its result is shown")
+    func fetch() throws {
+        let fixture = try Fixture()
+        let client = try sleeper(fixture, "fetch")
+        let done = try fixture.nightbell("simulate", "fetch", Self.name)
+        #expect(done.code == 0, "\(done.output) \(done.errors)")
+        try client.wrote("fetch budget_ms=30000 result=newData")
+        try fixture.reaches("suspended", Self.name)
+        // It has a process already.
+        #expect(try fixture.nightbell("simulate", "fetch", "--launch", Self.name).code != 0)
+    }
+
+    @Test("With --launch a client without a process is launched for it")
+    func launch() throws {
+        let fixture = try Fixture(["--set", "launches.retry=10ms", "--set", "launches.retryMaximum=10ms"])
+        let client = try sleeper(fixture, "fetch")
+        // It reads this once it is woken, and asks for its end instead of sleeping on.
+        try client.say("hibernate")
+        #expect(try fixture.nightbell("wake", Self.name).code == 0)
+        try fixture.reaches("dormant", Self.name)
+        #expect(try fixture.nightbell("simulate", "fetch", Self.name).code != 0)
+        #expect(try fixture.nightbell("simulate", "fetch", "--launch", Self.name).code == 0)
+        let isLaunched = try eventually(within: 30_000) {
+            try !fixture.nightbell("show", Self.name, "--json").output.contains("\"state\":\"dormant\"")
+        }
+        #expect(isLaunched)
+    }
+
+    @Test("Another network is told to a client that asks, and refused for one that does not")
+    func networkChange() throws {
+        let fixture = try Fixture()
+        let client = try sleeper(fixture, "voip network-changes")
+        #expect(try fixture.nightbell("simulate", "network-change", Self.name).code == 0)
+        try client.wrote("network-changed lost=-")
+        _ = try fixture.suspended("org.example.other")
+        let refused = try fixture.nightbell("simulate", "network-change", "org.example.other")
+        #expect(refused.code != 0 && refused.errors.contains("not asked to be told"))
+    }
+
+    @Test("The handler of a keep-alive runs as before a sleep; what cannot happen is refused")
+    func sleep() throws {
+        let fixture = try Fixture()
+        _ = try sleeper(fixture, "voip")
+        #expect(try fixture.nightbell("simulate", "sleep", Self.name).errors.contains("no keep-alive"))
+        #expect(try fixture.nightbell("simulate", "unlock", Self.name).code != 0)
+        #expect(try fixture.nightbell("simulate", "thunder", Self.name).errors.contains("thunder"))
+        #expect(try fixture.nightbell("simulate", "sleep", "--launch", Self.name).code != 0)
+    }
+}
