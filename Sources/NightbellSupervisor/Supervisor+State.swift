@@ -51,6 +51,10 @@ struct DurableState {
             fetches = nil
             return
         }
+        if let problem = DirectoryTrust.problem(with: directory) {
+            throw SupervisorError(
+                .state, errorNumber: EPERM, "cannot believe what is in \(directory): \(problem)")
+        }
         fetches = FetchStore(path: directory + "/fetches")
         let store: IdentifierStore
         do {

@@ -64,6 +64,17 @@ import Testing
         #expect(refused?.errorNumber == EPERM)
     }
 
+    /// It names the owners of identifiers, and the clients that were quit.
+    @Test(.enabled(if: geteuid() == 0, "needs root"), arguments: [false, true])
+    func stateDirectoryOfAnotherUser(isWritable: Bool) throws {
+        let state = try TemporaryDirectory()
+        #expect(isWritable ? chmod(state.path, 0o775) == 0 : chown(state.path, 4_711, 4_711) == 0)
+        let error = start { $0.stateDirectory = state.path }
+        #expect(error?.code == .state && error?.errorNumber == EPERM)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: state.path) == [])
+        #expect(cgroupsLeft(by: directory.path) == [])
+    }
+
     @Test func damagedRuntimeStateIsLogged() throws {
         try Data([0x21, 0x4E, 0x42]).write(to: URL(filePath: directory.file("runtime-state")))
         let log = Log()

@@ -15,7 +15,7 @@ struct RuntimeDirectory: ~Copyable {
         if unsafe mkdir(path, 0o755) != 0, errno != EEXIST {
             throw SupervisorError(.runtimeDirectory, SystemError("mkdir"), "cannot make \(path)")
         }
-        if let problem = Self.problem(with: path) {
+        if let problem = DirectoryTrust.problem(with: path) {
             throw SupervisorError(
                 .runtimeDirectory, errorNumber: EPERM, "cannot believe what is in \(path): \(problem)")
         }
@@ -34,25 +34,6 @@ struct RuntimeDirectory: ~Copyable {
         }
         self.path = path
         lock = file
-    }
-
-    /// The notes in it name processes to continue and cgroups to empty and remove: they must be ours.
-    private static func problem(with path: String) -> String? {
-        var status = stat()
-        // A symbolic link's owner could redirect it; its permissions mean nothing.
-        guard unsafe lstat(path, &status) == 0 else { return nil }
-        if let problem = Self.problem(ofOwner: status) { return problem }
-        guard unsafe stat(path, &status) == 0 else { return nil }
-        if let problem = Self.problem(ofOwner: status) { return problem }
-        let mode = String(status.st_mode & 0o7777, radix: 8)
-        return status.st_mode & 0o022 == 0
-            ? nil : "others can write to it (mode 0\(mode)); chmod go-w \(path)"
-    }
-
-    private static func problem(ofOwner status: stat) -> String? {
-        let owner = status.st_uid
-        return owner == 0 || owner == geteuid()
-            ? nil : "it belongs to uid \(owner), the supervisor is uid \(geteuid())"
     }
 
     /// Transfers the lock to the caller.
