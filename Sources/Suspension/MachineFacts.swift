@@ -101,16 +101,13 @@ package struct MachineFacts: Sendable, Hashable {
             return Fact("descriptors", .warning, "\(SystemError("getrlimit"))")
         }
         // The connection, the process, the freezer and one socket; 64 are reserved for the supervisor itself.
-        let clients = max(0, (Int(clamping: limit.rlim_cur) - 64) / 4)
-        let explanation =
-            "\(limit.rlim_cur) descriptors (at most \(limit.rlim_max)): "
-            + "about \(clients) clients with one socket each"
+        // nightbelld raises its soft limit to the hard one.
+        let clients = max(0, (Int(clamping: limit.rlim_max) - 64) / 4)
+        let explanation = "\(limit.rlim_max) descriptors: about \(clients) clients with one socket each"
         if clients >= 1000 { return Fact("descriptors", .ok, explanation) }
         return Fact(
             "descriptors", .warning, explanation,
-            remedy: limit.rlim_max > limit.rlim_cur
-                ? "Raise the soft limit: ulimit -n \(limit.rlim_max), or LimitNOFILE= in the unit."
-                : "Raise the hard limit: LimitNOFILE= in the unit, or /etc/security/limits.conf.")
+            remedy: "Raise the hard limit: LimitNOFILE= in the unit, or /etc/security/limits.conf.")
     }
 
     private static func pressure() -> Fact {

@@ -26,20 +26,21 @@ struct SupervisorOptions: ParsableArguments {
         do {
             try body(try Administration(socketPath: socket))
         } catch {
-            let nearest = error.code == .noSuchClient ? client.flatMap { similar(to: $0) } : nil
-            complain(error.description + (nearest.map { " Did you mean \($0)?" } ?? ""))
+            let missing = error.code == .noSuchClient ? client : nil
+            complain(error.description + (missing.map { suggestion(for: $0) } ?? ""))
             throw ExitCode(error.exitCode)
         }
     }
 
-    /// Compares only with clients that the caller may see.
-    private func similar(to client: String) -> String? {
+    /// A sentence with the most similar identifier of a client that the caller may see, or nothing.
+    func suggestion(for client: String) -> String {
         do throws(NightbellError) {
             var administration = try Administration(socketPath: socket)
             let clients = try administration.list()
-            return Spelling.nearest(to: client, among: clients.map(\.identifier))
+            let nearest = Spelling.nearest(to: client, among: clients.map(\.identifier))
+            return nearest.map { " Did you mean \($0)?" } ?? ""
         } catch {
-            return nil
+            return ""
         }
     }
 }

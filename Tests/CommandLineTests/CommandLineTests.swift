@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import Glibc
 import Testing
 
 @Suite("nightbell, against a real supervisor", .serialized)
@@ -48,6 +49,29 @@ struct CommandLineTests {
         let other = try stage.nightbell(verb, "com.something.else")
         #expect(other.code == 4 && !other.errors.contains("Did you mean"))
         withExtendedLifetime(scripted) {}
+    }
+
+    @Test("Watching a client that is not there says so, and waits for it")
+    func watchesAnAbsentClient() throws {
+        let stage = try Fixture()
+        let there = try stage.client("org.example.alice")
+        let watch = try Program("nightbell", ["watch", "--socket", stage.socket, "org.example.alise"])
+        // By then it watches.
+        let isTold = eventually(within: 30_000) {
+            watch.errors.hasSuffix(" Did you mean org.example.alice?\n")
+        }
+        #expect(isTold, "\(watch.errors)")
+        let late = try stage.client("org.example.alise")
+        try watch.wrote("registered")
+        let present = try Program("nightbell", ["watch", "--socket", stage.socket, "org.example.alice"])
+        let isConnected = try eventually(within: 30_000) {
+            try stage.nightbell("status", "--json").output.contains("\"connections\":5")
+        }
+        #expect(isConnected)
+        stage.daemon.send(signal: SIGTERM)
+        #expect(try present.outcome().code == 3)
+        #expect(!present.errors.contains("not there"), "\(present.errors)")
+        withExtendedLifetime((there, late)) {}
     }
 
     @Test("A list shows the warnings of a client, as show does")
@@ -209,6 +233,15 @@ struct CommandLineTests {
         #expect(try Program.run("nightbell", ["run", "--identifier", "a b", "--", "true"]).code == 64)
         let unnamed = try Program.run("nightbell", ["run", "--", "/"])
         #expect(unnamed.code == 64 && unnamed.errors.contains("choose one with --identifier"))
+    }
+
+    @Test("Doctor counts the descriptors that a supervisor would have")
+    func doctorCountsDescriptors() throws {
+        var limit = rlimit()
+        #expect(getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+        let doctor = try Program.run(
+            "/bin/sh", ["-c", "ulimit -Sn 200; exec \"$0\" doctor --json", Program.product("nightbell")])
+        #expect(doctor.output.contains("\"\(limit.rlim_max) descriptors: about "), "\(doctor)")
     }
 
     @Test("Doctor reports whether a supervisor is there")

@@ -104,6 +104,7 @@ struct WatchCommand: ParsableCommand {
     func run() throws {
         try options.withSupervisor { (administration: consuming Administration) throws(NightbellError) in
             var events = try administration.watch(client)
+            if let client { reportAbsence(of: client) }
             while let event = try events.next() {
                 if options.json {
                     emit(event.json)
@@ -113,6 +114,18 @@ struct WatchCommand: ParsableCommand {
                 }
             }
             throw NightbellError(.connectionLost, "the supervisor was stopped or replaced")
+        }
+    }
+
+    /// A client may be watched before it comes, but a misspelled one never does.
+    private func reportAbsence(of client: String) {
+        do throws(NightbellError) {
+            var administration = try Administration(socketPath: options.socket)
+            _ = try administration.show(client)
+        } catch {
+            guard error.code == .noSuchClient else { return }
+            let suggestion = options.suggestion(for: client)
+            complain("\(client) is not there yet; its events are shown when it comes.\(suggestion)")
         }
     }
 }
