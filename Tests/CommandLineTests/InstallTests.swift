@@ -71,6 +71,8 @@ struct InstallTests {
         #expect(try text(files[0]) == "logLevel: debug\n")
         #expect(try run("uninstall", ["--purge"], variables).code == 0)
         #expect(try paths() == [])
+        let again = try run("uninstall", ["--purge"], variables)
+        #expect(again.code == 0 && again.output == "No file of scripts/install is there.\n", "\(again)")
     }
 
     @Test(
@@ -86,6 +88,9 @@ struct InstallTests {
             installed.output.contains(
                 "systemd does not run here. Start it with:\n    \(binaries)/nightbelld --user\n"))
         #expect(!installed.output.contains("systemctl"))
+        #expect(installed.output.contains("XDG_RUNTIME_DIR is not set here"))
+        let session = variables.merging(["XDG_RUNTIME_DIR": home.path]) { $1 }
+        #expect(!(try run("install", ["--user"], session).output.contains("XDG_RUNTIME_DIR")))
         #expect(installed.output.contains("\(binaries) is not in PATH") != isInPath)
         #expect(
             try paths() == [
