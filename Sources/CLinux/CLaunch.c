@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -87,6 +88,14 @@ UNINSTRUMENTED static void reset_signals(void) {
         if (number == SIGKILL || number == SIGSTOP) continue;
         CALL(SYS_rt_sigaction, number, &standard, 0, 8);
     }
+}
+
+// Makes a table of descriptors of its own, from the lowest ones of the shared table.
+UNINSTRUMENTED static void copy_descriptors(struct clinux_launch *launch) {
+    long result = CALL(SYS_close_range, launch->descriptor_end, ~0u, CLOSE_RANGE_UNSHARE, 0);
+    if (result < 0) result = CALL(SYS_unshare, CLONE_FILES, 0, 0, 0);
+    if (result < 0) fail(launch, CLINUX_LAUNCH_DESCRIPTORS, result);
+    __atomic_store_n(&launch->has_copied, 1, __ATOMIC_RELEASE);
 }
 
 // Puts descriptors where the program expects them, the report behind them, and closes all others: those that
@@ -179,6 +188,7 @@ UNINSTRUMENTED static int run(void *argument) {
     struct clinux_launch *launch = argument;
     // The caller left room for these below the descriptors themselves.
     int copies[launch->descriptor_count + 1];
+    if (launch->descriptor_end > 0) copy_descriptors(launch);
     reset_signals();
     CALL(SYS_setsid, 0, 0, 0, 0);
     place_descriptors(launch, copies);
@@ -230,9 +240,16 @@ pid_t clinux_launch(struct clinux_launch *launch, void *stack, size_t stack_size
         return -1;
     }
     int flags = CLONE_VM | CLONE_PIDFD | CLONE_WAITING | SIGCHLD;
+    if (launch->descriptor_end > 0) flags |= CLONE_FILES;
     pid_t process = clone(run, (char *)stack + stack_size, flags, launch, pidfd, (void *)0, (void *)0);
     int code = errno;
     pthread_sigmask(SIG_SETMASK, &before, (void *)0);
     errno = code;
     return process;
 }
+
+int clinux_launch_has_copied(const struct clinux_launch *launch) {
+    return __atomic_load_n(&launch->has_copied, __ATOMIC_ACQUIRE) != 0;
+}
+
+int clinux_duplicate_over(int descriptor, int number) { return dup3(descriptor, number, O_CLOEXEC); }

@@ -32,8 +32,8 @@ package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
 
 /// A program that is being started, in a process of its own.
 ///
-/// The process exists at once, but runs its program only after `go`, and never if all copies of the other end of
-/// `reportDescriptor` are closed. Whether the program runs is known a little later: `report` is readable then.
+/// The process exists at once, but runs its program only after `letRun()`, and never if all copies of
+/// `reportDescriptor` are closed. Whether the program runs is known a little later.
 package struct Launch: ~Copyable {
     /// nil while it is not known yet.
     package enum Outcome: Sendable, Equatable {
@@ -48,30 +48,36 @@ package struct Launch: ~Copyable {
     private let directory: String
 
     /// Makes the process, and lets it run its program. Returns at once.
-    package static func begin(_ order: LaunchOrder) throws(LaunchError) -> Launch {
-        let launch = try prepare(order)
+    package static func begin(
+        _ order: LaunchOrder, _ slots: LaunchSlots? = nil
+    ) throws(LaunchError) -> Launch {
+        let launch = try prepare(order, slots)
         launch.letRun()
         return launch
     }
 
-    /// Makes the process, which waits for `go`. The order is not needed afterwards.
-    package static func prepare(_ order: LaunchOrder) throws(LaunchError) -> Launch {
+    /// Makes the process, which waits for `letRun()`. The order is not needed afterwards, nor are its descriptors.
+    ///
+    /// - Parameter slots: With free ones, a launch takes the same time however many descriptors are open.
+    package static func prepare(
+        _ order: LaunchOrder, _ slots: LaunchSlots? = nil
+    ) throws(LaunchError) -> Launch {
         if let problem = order.specification.problem { throw LaunchError(.specification, 0, problem) }
         do throws(SystemError) {
-            return try Launch(order)
+            return try Launch(order, slots)
         } catch {
             throw LaunchError(.process, error.code, "no process can be made")
         }
     }
 
-    private init(_ order: LaunchOrder) throws(SystemError) {
+    private init(_ order: LaunchOrder, _ slots: LaunchSlots?) throws(SystemError) {
         var ends: [CInt] = [-1, -1]
         let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
         _ = try systemCall("socketpair") { unsafe socketpair(AF_UNIX, kind, 0, &ends) }
         let ours = OwnedDescriptor(adopting: ends[0])
         // The child waits at its own end.
         let theirs = OwnedDescriptor(adopting: ends[1])
-        let memory = LaunchMemory(order, report: theirs.rawValue)
+        let memory = try LaunchMemory(order, report: theirs.rawValue, slots)
         var pidfd: CInt = -1
         let pid = try systemCall("clone") { memory.start(&pidfd) }
         theirs.close()
@@ -102,28 +108,30 @@ package struct Launch: ~Copyable {
         }
     }
 
-    /// Readable once the outcome is known.
+    /// The process waits for a byte at the other end. Without slots, it is readable once the outcome is known.
     package var reportDescriptor: CInt { report.rawValue }
 
     /// The outcome; nil if it is not known yet.
-    package mutating func outcome() -> Outcome? {
+    ///
+    /// - Parameter isOver: The program has done something, or its process has ended: nothing but a failure can be
+    ///   unknown.
+    package mutating func outcome(isOver: Bool = false) -> Outcome? {
+        memory?.releaseDescriptors()
         var failure = clinux_launch_failure()
         let rawValue = report.rawValue
-        let count: Int?
+        var count: Int? = 0
         do throws(SystemError) {
             count = try nonblockingSystemCall("recv") {
                 unsafe recv(
                     rawValue, &failure, MemoryLayout<clinux_launch_failure>.size, CInt(MSG_DONTWAIT))
             }
         } catch {
-            // It ended before `go`.
+            // It ended before `letRun()`.
             guard error.code == ECONNRESET else {
                 preconditionFailure("a socket of our own can be read: \(error)")
             }
-            memory = nil
-            return .runs
         }
-        guard let count else { return nil }
+        guard count != nil || isOver else { return nil }
         // The child no longer reads it.
         memory = nil
         guard count == MemoryLayout<clinux_launch_failure>.size else { return .runs }

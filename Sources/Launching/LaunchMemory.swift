@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSystem
 
 /// Everything that a child reads between its making and its program, in one block of memory that never changes.
 @safe
@@ -11,16 +12,22 @@ final class LaunchMemory {
     private var pieces: [UnsafeMutableRawPointer]
     private let stack: UnsafeMutableRawPointer
     private let stackSize: Int
+    /// Duplicates of the report and the descriptors, until the child has copied them; nil: it has, or gets a copy of
+    /// all of ours at once.
+    private var held: LaunchSlots.Held?
 
-    init(_ order: LaunchOrder, report: CInt) {
+    init(_ order: LaunchOrder, report: CInt, _ slots: LaunchSlots?) throws(SystemError) {
+        held = try slots?.hold([report] + order.descriptors)
+        let descriptors = held?.descriptors ?? [report] + order.descriptors
         unsafe launch = .allocate(capacity: 1)
         unsafe launch.initialize(to: clinux_launch())
         stackSize = Self.stackSize + 8 * order.descriptors.count
         unsafe stack = .allocate(byteCount: stackSize, alignment: 16)
         unsafe pieces = [UnsafeMutableRawPointer(launch), stack]
         unsafe pieces.reserveCapacity(64)
-        fill(order)
-        unsafe launch.pointee.report = report
+        fill(order, descriptors: descriptors.dropFirst())
+        unsafe launch.pointee.report = descriptors[0]
+        if held != nil { unsafe launch.pointee.descriptor_end = UInt32(descriptors.max() ?? 0) + 1 }
     }
 
     deinit {
@@ -30,6 +37,12 @@ final class LaunchMemory {
     /// Leaks the memory, because a child may still use it.
     func abandon() {
         unsafe pieces.removeAll()
+        held?.isAbandoned = true
+    }
+
+    /// Gives up the duplicates once the child has copied them.
+    func releaseDescriptors() {
+        if unsafe clinux_launch_has_copied(launch) != 0 { held = nil }
     }
 
     /// Makes the child.
@@ -37,7 +50,7 @@ final class LaunchMemory {
         unsafe clinux_launch(launch, stack, stackSize, &pidfd)
     }
 
-    private func fill(_ order: LaunchOrder) {
+    private func fill(_ order: LaunchOrder, descriptors: ArraySlice<CInt>) {
         let specification = order.specification
         unsafe launch.pointee.programs = UnsafePointer(table(order.programs).constant)
         unsafe launch.pointee.arguments = UnsafePointer(table(specification.arguments))
@@ -45,8 +58,8 @@ final class LaunchMemory {
         unsafe launch.pointee.directory = UnsafePointer(text(specification.directory))
         if let output = specification.output { unsafe launch.pointee.output = UnsafePointer(text(output)) }
         unsafe launch.pointee.file_mode_mask = specification.fileModeMask
-        unsafe launch.pointee.descriptors = UnsafePointer(array(order.descriptors))
-        unsafe launch.pointee.descriptor_count = UInt32(order.descriptors.count)
+        unsafe launch.pointee.descriptors = UnsafePointer(array(Array(descriptors)))
+        unsafe launch.pointee.descriptor_count = UInt32(descriptors.count)
         let limits = specification.limits.map {
             clinux_launch_limit(resource: $0.resource.rawValue, soft: $0.soft, hard: $0.hard)
         }

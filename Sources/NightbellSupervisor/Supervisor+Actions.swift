@@ -99,6 +99,8 @@ extension Supervisor {
         case .dropState(let client):
             dropState(client)
         case .trace(let client, let trace):
+            // Its program runs, without having told us: it must not keep the supervisor's protection.
+            if case .doesNotSpeak = trace { noteOutcome(client, isOver: false) }
             report(trace, of: client, work, context.offered.names)
         }
     }

@@ -355,8 +355,6 @@ public actor Supervisor {
             guard let connection = connections[token] else { return }
             connection.hasProcessEnded = true
             enqueue(connection)
-        case .launchReport:
-            if let client = launches.client(for: token) { launchReported(client) }
         case .launchExit:
             if let client = launches.client(for: token) { launches.noteEnd(of: client) }
         case .memoryPressure:

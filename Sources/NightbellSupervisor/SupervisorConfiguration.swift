@@ -1,3 +1,4 @@
+package import Launching
 package import NightbellCore
 
 /// The configuration of a supervisor.
@@ -70,6 +71,8 @@ public struct SupervisorConfiguration: Sendable {
     package var declarations: [Declaration] = []
     /// The program that observes the machine; nil: the machine is not observed.
     package var monitor: MonitorProgram?
+    /// With it, launches take the same time however many descriptors are open.
+    package var launchSlots: LaunchSlots?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
     /// Descriptive: shown by `nightbell status`.

@@ -8,7 +8,6 @@ struct WatchToken: Sendable {
         case connectionWritable
         case processExit
         case socket
-        case launchReport
         case launchExit
         case memoryPressure
         case keeper

@@ -59,6 +59,7 @@ extension Daemon {
 
     /// Runs a worker of this program that replaces another if it can: the option `--worker-state`.
     func workInsteadOfAnother(_ state: CInt) -> Int32 {
+        makeLaunchSlots()
         declarations = logged(readManifests())
         do {
             return work(try ProgramState(reading: state).startup())

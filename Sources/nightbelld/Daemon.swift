@@ -2,6 +2,8 @@ import ArgumentParser
 import CLinux
 import DaemonConfiguration
 import Glibc
+import Launching
+import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellSupervisor
@@ -15,6 +17,8 @@ final class Daemon: @unchecked Sendable {
     let threshold: StandardErrorLog.Threshold
     /// The declarations of manifests. Every worker has the same, unless they are read again.
     var declarations: [Declaration] = []
+    /// Made before there are other descriptors, and inherited by the workers.
+    private(set) var launchSlots: LaunchSlots?
 
     /// Loads the configuration; called again for each reload.
     typealias Reading = () throws(ConfigurationError) -> LoadedConfiguration
@@ -39,6 +43,7 @@ final class Daemon: @unchecked Sendable {
         signal(SIGPIPE, SIG_IGN)
         clinux_keep_little_memory()
         Process.raiseDescriptorLimit()
+        makeLaunchSlots()
         for warning in loaded.warnings { logger.warning("\(warning)") }
         declarations = logged(readManifests())
         switch loaded.settings.keeper {
@@ -69,6 +74,15 @@ final class Daemon: @unchecked Sendable {
             logger.critical("\(error)")
             manager.failed(errno: error.errorNumber, status: error.description)
             throw ExitCode(error.exitCode)
+        }
+    }
+
+    /// Enough for ten clients with a socket that are launched at the same moment; further ones take longer.
+    func makeLaunchSlots() {
+        do throws(SystemError) {
+            launchSlots = try LaunchSlots(count: 32)
+        } catch {
+            logger.warning("launches will take longer: \(error)")
         }
     }
 
@@ -115,6 +129,7 @@ final class Daemon: @unchecked Sendable {
         result.pagesOut = settings.pageOut == .on
         result.monitor = monitorProgram
         result.declarations = declarations
+        result.launchSlots = launchSlots
         result.reload = { self.reload() }
         result.version = nightbelldVersion
         result.configurationFile = loaded.file ?? ""

@@ -33,6 +33,10 @@ struct clinux_launch {
     // A stream socket, close-on-exec. The program is run only after a byte has arrived, and never if the
     // stream ends. The child sends a clinux_launch_failure, or nothing but the end when the program runs.
     int report;
+    // Not 0: the child shares the table of descriptors until it has copied those below this number, among them
+    // the report and the ones above. To copy thousands and to close them again takes longer than all the rest.
+    uint32_t descriptor_end;
+    uint32_t has_copied;  // set by the child: see clinux_launch_has_copied
 };
 
 enum clinux_launch_stage {
@@ -55,3 +59,9 @@ struct clinux_launch_failure {
 // Starts a child with a stack of its own that shares this process's memory until it runs the program. Returns its pid
 // and a pidfd, or -1 and errno.
 pid_t clinux_launch(struct clinux_launch *launch, void *stack, size_t stack_size, int *pidfd);
+
+// Whether the child has a table of descriptors of its own.
+int clinux_launch_has_copied(const struct clinux_launch *launch);
+
+// dup3(2) with O_CLOEXEC.
+int clinux_duplicate_over(int descriptor, int number);

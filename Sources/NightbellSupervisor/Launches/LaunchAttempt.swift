@@ -10,7 +10,6 @@ final class LaunchAttempt {
     private var launch: Launch?
     private var isReported = false
     let process: ProcessHandle
-    private let report: Watch?
     private let exit: Watch
     /// The connection that was made for it.
     let connection: UInt64
@@ -30,9 +29,6 @@ final class LaunchAttempt {
         loop: LoopExecutor
     ) throws {
         let process = try launch.process.duplicate()
-        report = try loop.watch(
-            launch.reportDescriptor, .read, .oneShot,
-            token: WatchToken(.launchReport, id: client.rawValue).rawValue)
         exit = try Self.watchExit(process, client, loop)
         self.launch = consume launch
         self.process = process
@@ -40,7 +36,6 @@ final class LaunchAttempt {
         self.sockets = sockets
         introduction = nil
         hasRun = false
-        try self.report?.arm()
     }
 
     /// Another worker made the process, and it runs.
@@ -50,7 +45,6 @@ final class LaunchAttempt {
     ) throws {
         exit = try Self.watchExit(process, client, loop)
         self.process = process
-        report = nil
         self.connection = connection
         self.sockets = sockets
         self.introduction = introduction
@@ -78,8 +72,10 @@ final class LaunchAttempt {
     private(set) var hasRun: Bool
 
     /// The outcome of the launch, returned once; nil if it is not known yet or was returned before.
-    func takeOutcome() -> Launch.Outcome? {
-        guard !isReported, let outcome = launch?.outcome() else { return nil }
+    ///
+    /// - Parameter isOver: The process has said Hello or has ended.
+    func takeOutcome(isOver: Bool) -> Launch.Outcome? {
+        guard !isReported, let outcome = launch?.outcome(isOver: isOver) else { return nil }
         isReported = true
         if case .runs = outcome { hasRun = true }
         return outcome
@@ -89,10 +85,8 @@ final class LaunchAttempt {
 
     /// Gives up the launch; the process runs on.
     func end() {
-        report?.disarm()
         exit.disarm()
-        // After its Hello its program has run; otherwise it has ended. Asking for the outcome finishes the
-        // launch either way.
-        _ = launch?.outcome()
+        // After its Hello its program has run; otherwise it has ended.
+        _ = launch?.outcome(isOver: true)
     }
 }

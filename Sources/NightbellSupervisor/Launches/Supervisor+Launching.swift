@@ -138,7 +138,7 @@ extension Supervisor {
             order.connection = theirs.rawValue
             // The program expects what `connect` would have given it.
             try theirs.setBlocking()
-            let launch = try Launch.prepare(order)
+            let launch = try Launch.prepare(order, configuration.launchSlots)
             let credentials = PeerCredentials(
                 pid: launch.process.pid, uid: order.identity.user, gid: order.identity.group)
             let connection = try Connection(
@@ -182,9 +182,12 @@ extension Supervisor {
         }
     }
 
-    /// The outcome of a launch is known.
-    func launchReported(_ client: ClientID) {
-        guard let attempt = launches.attempt(of: client), let outcome = attempt.takeOutcome() else { return }
+    /// Notes the outcome of a launch, if it is known.
+    ///
+    /// - Parameter isOver: The process has said Hello or has ended.
+    func noteOutcome(_ client: ClientID, isOver: Bool) {
+        guard let attempt = launches.attempt(of: client), let outcome = attempt.takeOutcome(isOver: isOver)
+        else { return }
         switch outcome {
         case .failed(let error):
             launches.setProblem("\(error)", of: client)
@@ -200,8 +203,7 @@ extension Supervisor {
 
     /// Its process has ended before it said Hello.
     func launchEnded(_ client: ClientID) {
-        // Unless the report was handled first.
-        launchReported(client)
+        noteOutcome(client, isOver: true)
         let attempt = takeAttempt(client)
         let status = attempt.flatMap { Self.exitStatus(of: $0.process) }
         if let attempt, attempt.hasRun {
@@ -290,6 +292,7 @@ extension Supervisor {
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
         let isWrapped = launch(of: connection).map { !$0.isItself } ?? false
+        noteOutcome(client, isOver: true)
         let attempt = takeAttempt(client)
         attempt?.end()
         if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
