@@ -137,6 +137,7 @@ extension World {
         client.owed = []
         client.isUnlocked = false
         mustBeTold.removeAll { $0.client === client }
+        mustHear.removeAll { $0.client === client }
         // Its next process is told of sockets that cannot work.
         let hasLost = client.sockets.contains { $0.isPathTold || $0.found.contains(.pathLost) }
         for socket in client.sockets { socket.isPathTold = false }
