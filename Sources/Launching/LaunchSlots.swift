@@ -70,6 +70,9 @@ package final class LaunchSlots: @unchecked Sendable {
         }
     }
 
+    /// The number of descriptors that this uses itself.
+    package var descriptorCount: Int { numbers.count + 1 }
+
     /// For tests: the number of slots that are free.
     package var freeCount: Int { isTaken.count { !$0 } }
 }

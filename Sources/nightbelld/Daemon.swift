@@ -79,6 +79,8 @@ final class Daemon: @unchecked Sendable {
 
     /// Enough for ten clients with a socket that are launched at the same moment; further ones take longer.
     func makeLaunchSlots() {
+        // Of few descriptors each one counts, and to copy them takes no time.
+        guard Process.descriptorLimit >= 1_024 else { return }
         do throws(SystemError) {
             launchSlots = try LaunchSlots(count: 32)
         } catch {

@@ -1,6 +1,7 @@
 import EventLoop
 import Glibc
 import Keeper
+import Launching
 import LinuxSystem
 import Logging
 import NightbellCore
@@ -79,7 +80,8 @@ extension Supervisor {
         // Each packet asks this: a copy of the core would cost as much as decoding the packet.
         let sockets = ask { $0.socketCount }
         let clients = connections.count + 2 * connections.clientProcesses.count + sockets
-        let inUse = clients + pages + ForeignDescriptor.pendingCount + 16
+        let own = 16 + (configuration.launchSlots?.descriptorCount ?? 0)
+        let inUse = clients + pages + ForeignDescriptor.pendingCount + own
         let isOwn = credentials.uid == 0 || credentials.uid == geteuid()
         let kept = isOwn ? reserve : .administration
         let forOthers = isOwn ? 0 : min(1_024, acceptance.descriptorLimit / 8)
