@@ -11,22 +11,21 @@ package import LinuxSystem
 package final class LaunchSlots: @unchecked Sendable {
     // Sendable: only the supervisor's thread uses it. Processes that are forked have their own.
     private let placeholder: OwnedDescriptor
-    private let numbers: [CInt]
+    private var numbers: [CInt]
     private var isTaken: [Bool]
 
     /// - Parameter count: A launch takes one for each socket and two more.
     package init(count: Int) throws(SystemError) {
-        let placeholder = try OwnedDescriptor(opening: "/dev/null", O_RDONLY)
-        var numbers: [CInt] = []
+        placeholder = try OwnedDescriptor(opening: "/dev/null", O_RDONLY)
+        numbers = []
+        isTaken = Array(repeating: false, count: count)
+        // From here on the end of the object closes them, also after an error.
         for _ in 0..<count {
             numbers.append(
                 try systemCall("fcntl") {
                     fcntl(placeholder.rawValue, F_DUPFD_CLOEXEC, LaunchOrder.firstDescriptor)
                 })
         }
-        self.placeholder = placeholder
-        self.numbers = numbers
-        isTaken = Array(repeating: false, count: count)
     }
 
     deinit {
@@ -37,11 +36,13 @@ package final class LaunchSlots: @unchecked Sendable {
     func hold(_ descriptors: [CInt]) throws(SystemError) -> Held? {
         let free = numbers.indices.filter { !isTaken[$0] }.prefix(descriptors.count)
         guard free.count == descriptors.count else { return nil }
-        for (index, descriptor) in zip(free, descriptors) {
-            _ = try systemCall("dup3") { clinux_duplicate_over(descriptor, numbers[index]) }
-        }
         for index in free { isTaken[index] = true }
-        return Held(slots: self, indices: Array(free))
+        // Made before the duplicates: its end gives the slots back, also after an error.
+        let held = Held(slots: self, indices: Array(free))
+        for (number, descriptor) in zip(held.descriptors, descriptors) {
+            _ = try systemCall("dup3") { clinux_duplicate_over(descriptor, number) }
+        }
+        return held
     }
 
     /// Slots in use.

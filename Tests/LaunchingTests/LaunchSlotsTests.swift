@@ -107,4 +107,20 @@ struct LaunchSlotsTests {
             #expect(slots.freeCount == 1)
         }
     }
+
+    @Test("A descriptor that is not open is an error, and nothing stays in the slots")
+    func notOpen() throws {
+        let slots = try LaunchSlots(count: 4)
+        let pair = try Pair()
+        defer { close(pair.ours) }
+        var order = LaunchOrder(LaunchSpecification(arguments: ["/bin/true"]), as: try .own())
+        order.sockets = [.init(pair.theirs, name: ""), .init(1_000_000, name: "")]
+        for _ in 0..<3 {
+            #expect(throws: (any Error).self) { _ = try Launch.prepare(order, slots) }
+            #expect(slots.freeCount == 4)
+        }
+        close(pair.theirs)
+        var byte: UInt8 = 0
+        #expect(recv(pair.ours, &byte, 1, CInt(MSG_DONTWAIT)) == 0, "a slot holds a duplicate")
+    }
 }

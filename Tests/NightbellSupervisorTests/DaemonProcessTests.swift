@@ -116,7 +116,7 @@ import Testing
     }
 
     /// Even if root fills the table: a worker that dies then must be replaced.
-    @Test(arguments: [31, 64, 400, 1_040]) func workerIsReplacedThoughDescriptorsAreUsedUp(limit: Int) throws {
+    @Test(arguments: [31, 64, 400, 1_040]) func workerIsReplacedThoughDescriptorsRanOut(limit: Int) throws {
         let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n \(limit)")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello("org.example.phone")
