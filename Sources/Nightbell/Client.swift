@@ -240,6 +240,28 @@ public final class Client: Sendable {
         _ = try session.request(.setFetchInterval(interval))
     }
 
+    // MARK: Observations
+
+    /// Has the client woken when something happens to `subject`: ``Wake/occurrences`` tells what. Replaces the observation of
+    /// the same name.
+    ///
+    /// Observations stay with a client that can be launched while it has no process, and launch it, except of
+    /// ``Subject/continuousLocation(distance:accuracy:)`` and ``Subject/foregroundLocation(distance:accuracy:)``. After a quit by
+    /// its user only location services remain. A new process may call this again or not.
+    ///
+    /// - Parameter name: 1 to 64 bytes.
+    /// - Throws: ``NightbellError/Code/modeRequired``: ``Mode/location``, ``Mode/bluetoothCentral`` or
+    ///   ``Mode/externalAccessory``; ``NightbellError/Code/tooManyObservations``;
+    ///   ``NightbellError/Code/invalidArgument`` if a value is out of its range.
+    public func observe(_ name: String, _ subject: Subject) throws(NightbellError) {
+        _ = try session.request(.observe(name, subject))
+    }
+
+    /// Ends an observation; does nothing if there is none of this name.
+    public func stopObserving(_ name: String) throws(NightbellError) {
+        _ = try session.request(.stopObserving(name))
+    }
+
     // MARK: Assertions
 
     /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget

@@ -50,6 +50,8 @@ package enum TraceFormat {
             "\(registration.identifier) of uid \(registration.user) registers"
         case .message(let message, let client, _): "\(name(client)) says \(words(message))"
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
+        case .simulate(let occurrence, let observation, let client, _):
+            "an administrator simulates for \(observation) of \(name(client)): \(occurrence)"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
         case .thawedEarly(let token, let conditions): "\(name(token)) thawed its owner: \(words(conditions))"
         case .inspected(let token, let inspection):
@@ -101,7 +103,16 @@ package enum TraceFormat {
         case .unlocked(.unknown): "unlocked users are unknown"
         case .unlocked(.unavailable): "unlocked users cannot be known"
         case .unlocked(.known(let users)): "unlocked users: \(users.sorted())"
+        case .position(let position):
+            position.map { "the machine is at \($0.latitude), \($0.longitude)" } ?? "its position is unknown"
+        case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
+        case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .accessories(let accessories): "accessories: \(words(accessories))"
         }
+    }
+
+    private static func words(_ devices: [String: Presence]) -> String {
+        devices.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
     }
 
     static func words(_ message: ClientMessage) -> String {
@@ -115,6 +126,8 @@ package enum TraceFormat {
         case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
         case .setMinimumFetchInterval(let interval): "setMinimumFetchInterval \(interval)"
         case .fetchDone(let wakeID, let result): "fetchDone \(wakeID): \(result)"
+        case .observe(let name, let subject): "observe \(name): \(subject)"
+        case .stopObserving(let name): "stopObserving \(name)"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"

@@ -62,7 +62,9 @@ final class BluetoothSource: Source {
         for path in self.characteristics.subtracting(characteristics) where notifying.remove(path) != nil {
             service?.call(path, Self.characteristic, "StopNotify", reply: { _ in })
         }
+        if devices != self.devices { isListed = false }
         self.devices = devices
+        connected.formIntersection(devices)
         self.characteristics = characteristics
         context.reports.keepCharacteristics(characteristics)
         subscribe()
@@ -216,6 +218,7 @@ final class BluetoothSource: Source {
         var bluetooth = WireMonitorReport.Bluetooth()
         bluetooth.isPowered = !poweredAdapters.isEmpty
         bluetooth.connected = connected.sorted()
+        bluetooth.disconnected = devices.subtracting(connected).sorted()
         context.reports.report(.bluetooth, .bluetooth(bluetooth))
     }
 }

@@ -150,6 +150,8 @@ extension Supervision {
         countWishes(of: client, -1)
         clients[client.id].takeOver(permitted(registration), at: now, elapsed: elapsed(at: now))
         countWishes(of: client, 1)
+        let modes = clients[client.id].modes
+        endObservations(of: client) { modes.contains($0.mode) }
         let reasons = clients[client.id].launches.reasons
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request

@@ -21,6 +21,7 @@ package struct ClientView: Sendable {
     package var launches: Launches
     /// nil: it has never asked for fetches.
     package var fetch: Fetch?
+    package var observations: [Observation]
     package var counters: Counters
 
     /// A client's fetches.
@@ -214,7 +215,8 @@ extension Supervision {
             backgroundTasks: record.assertions.tasks.map(\.name),
             mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
             wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
-            fetch: fetch(record, client, at: now), counters: counters)
+            fetch: fetch(record, client, at: now), observations: observations(of: client),
+            counters: counters)
     }
 
     private func fetch(_ record: Client, _ client: ClientID, at now: Instant) -> ClientView.Fetch? {

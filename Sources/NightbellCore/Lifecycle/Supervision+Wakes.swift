@@ -118,13 +118,16 @@ extension Supervision {
                 sockets[fired.token.id].isPathLost = true
             }
         }
-        let reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
+        let observed = takeOccurrences(of: client, isRepeated: pending == .repeated, into: &actions)
+        var reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
+        // It may have ended the observation since.
+        if observed.isEmpty, !reasons.isSubset(of: .ofObservations) { reasons.subtract(.ofObservations) }
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
         countWake(reasons, of: client)
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
-            sockets: start..<actions.firedSockets.count, budget: wakeBudget,
+            sockets: start..<actions.firedSockets.count, observed: observed, budget: wakeBudget,
             asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
             fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil)
         actions.append(.notify(client, .wake(wake)))

@@ -30,6 +30,9 @@ package struct FactNeeds: OptionSet, Sendable, Hashable {
     package static let power = FactNeeds(rawValue: 2)
     package static let sleep = FactNeeds(rawValue: 4)
     package static let users = FactNeeds(rawValue: 8)
+    package static let location = FactNeeds(rawValue: 16)
+    package static let bluetooth = FactNeeds(rawValue: 32)
+    package static let devices = FactNeeds(rawValue: 64)
 }
 
 /// How many clients and sockets need facts.
@@ -54,7 +57,7 @@ extension Supervision {
         // Those that have to run before the machine sleeps.
         if schedule.count > 0 { needs.insert(.sleep) }
         if wishes.unlocks > 0 { needs.insert(.users) }
-        return needs
+        return needs.union(observationDemand.needs)
     }
 
     /// Adds a client to the wishes, or removes it: before its registration changes, and after.
@@ -86,6 +89,18 @@ extension Supervision {
         case .unlocked(let users):
             machine.unlockedUsers = users
             launchUnlocked(at: now, into: &actions)
+        case .position(let position):
+            learnPosition(position, at: now, into: &actions)
+        case .bluetooth(let devices):
+            observations.bluetooth = devices
+            observations.forgetUnobserved()
+            comparePresence(at: now, into: &actions)
+        case .characteristic(let path, let value):
+            learnValue(path, value, at: now, into: &actions)
+        case .accessories(let accessories):
+            observations.accessories = accessories
+            observations.forgetUnobserved()
+            comparePresence(at: now, into: &actions)
         }
         permitFetches(at: now)
     }

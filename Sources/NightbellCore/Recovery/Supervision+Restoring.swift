@@ -184,6 +184,7 @@ extension Supervision {
         case .dormant, .launching:
             continueWithoutProcess(client, into: &actions)
         }
+        restoreObservations(old, at: now)
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.hasMessageInFlight { callBack(client, at: now, into: &actions) }
         if isOffloaded {

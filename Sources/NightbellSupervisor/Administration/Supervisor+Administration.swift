@@ -47,7 +47,7 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving:
             preconditionFailure("these are not administration")
         }
     }
@@ -74,6 +74,7 @@ extension Supervisor {
     }
 
     private func simulate(_ message: WireSimulate, _ connection: Connection, _ request: UInt64) {
+        if message.hasOccurrence { return simulate(message, message.occurrence, connection, request) }
         let simulated: Command
         switch message.event {
         case .networkChange: simulated = .simulateNetworkChange
@@ -85,6 +86,18 @@ extension Supervisor {
             return answer(connection, request, .error(WireError(.invalidArgument, "unknown event")))
         }
         command(simulated, message.identifier, connection, request)
+    }
+
+    private func simulate(
+        _ message: WireSimulate, _ happened: WireOccurrence, _ connection: Connection, _ request: UInt64
+    ) {
+        guard let occurrence = Occurrence(happened) else {
+            let error = WireError(.invalidArgument, "an unknown occurrence, or a value out of its range")
+            return answer(connection, request, .error(error))
+        }
+        guard let client = find(message.identifier, connection, request) else { return }
+        let key = RequestKey(connection: connection.key, request: request)
+        feed(.simulate(occurrence, observation: happened.name, client, key))
     }
 
     private func command(
@@ -294,6 +307,7 @@ extension Supervisor {
         }
         if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
         guard inFull else { return info }
+        info.observations = view.observations.map { WireClientInfo.Observation($0, at: elapsedNow) }
         if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
             info.launch = specification
         }

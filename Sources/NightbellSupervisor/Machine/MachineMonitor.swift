@@ -18,6 +18,8 @@ struct MachineMonitor {
     var ending: [MonitorProcess] = []
     /// The last demand sent.
     var demand = WireMonitorDemand()
+    /// The part of that demand that is about the subjects of observations.
+    var observed = ObservationDemand()
     var needs: FactNeeds = []
     var sources: [WireMonitorSource: Source] = [:]
     /// Why it does not run although it is needed.
@@ -77,6 +79,7 @@ struct MachineMonitor {
     mutating func reset() {
         process = nil
         demand = WireMonitorDemand()
+        observed = ObservationDemand()
         sources = [:]
         mustReadBy = nil
         idleUntil = nil
@@ -101,6 +104,9 @@ extension FactNeeds {
         if contains(.power) { sources.append(.power) }
         if contains(.sleep) { sources.append(.sleep) }
         if contains(.users) { sources.append(.users) }
+        if contains(.location) { sources.append(.location) }
+        if contains(.bluetooth) { sources.append(.bluetooth) }
+        if contains(.devices) { sources.append(.devices) }
         return sources
     }
 }

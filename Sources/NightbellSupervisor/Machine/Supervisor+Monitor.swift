@@ -9,6 +9,7 @@ extension Supervisor {
     /// Starts the monitor when a client needs it, asks it for what is needed now, and ends it when none does. With nothing
     /// to do this costs a comparison.
     func superviseMonitor() {
+        supervision.updateDemand()
         let needs = supervision.isStopping ? [] : ask { $0.neededFacts }
         defer { monitor.needs = needs }
         guard let program = configuration.monitor else {
@@ -23,12 +24,14 @@ extension Supervisor {
             monitor.mustReadBy = nil
             if process.hasUnread { return replaceMonitor("it does not read what it is asked") }
         }
-        var demand = WireMonitorDemand()
+        let observed = ask { $0.observationDemand }
+        var demand = WireMonitorDemand(observed)
         demand.sources = needs.sources
         demand.delaysSleep = ask { $0.delaysSleep }
         guard demand != monitor.demand else { return }
         forgetFacts(monitor.needs.subtracting(needs))
         monitor.demand = demand
+        monitor.observed = observed
         monitor.mustReadBy = now + MachineMonitor.readingTime
         if !process.send(demand) { replaceMonitor("it does not read what it is asked") }
     }
@@ -67,6 +70,7 @@ extension Supervisor {
     var isDemandOutdated: Bool {
         guard monitor.process != nil, !monitor.needs.isEmpty, !supervision.isStopping else { return false }
         return ask { $0.delaysSleep } != monitor.demand.delaysSleep
+            || ask { $0.observationDemand } != monitor.observed
     }
 
     private func startMonitor(_ program: MonitorProgram) {
@@ -125,6 +129,9 @@ extension Supervisor {
         if needs.contains(.users), supervision.machine.unlockedUsers.value != nil {
             feed(.fact(.unlocked(.unknown)))
         }
+        if needs.contains(.location), ask({ !$0.observations.isEmpty }) { feed(.fact(.position(nil))) }
+        if needs.contains(.bluetooth), ask({ !$0.observations.isEmpty }) { feed(.fact(.bluetooth([:]))) }
+        if needs.contains(.devices), ask({ !$0.observations.isEmpty }) { feed(.fact(.accessories([:]))) }
     }
 
     /// Clients that wait for a fact that nothing can tell need not wait.
@@ -174,8 +181,14 @@ extension Supervisor {
             let isImminent = sleep.isImminent
             learn(isImminent ? .sleepImminent(isDelayed: sleep.isDelayed) : .resumed, from: .sleep)
         case .users(let users): learn(.unlocked(.known(Set(users.unlocked))), from: .users)
-        case .audio, .location, .bluetooth, .value, .devices, nil:
-            break  // nothing is asked of these sources
+        case .location(let location):
+            if let position = Position(location) { learn(.position(position), from: .location) }
+        case .bluetooth(let bluetooth): learn(.bluetooth(bluetooth), from: .bluetooth)
+        case .value(let value):
+            learn(.characteristic(value.path, Array(value.value)), from: .bluetooth)
+        case .devices(let devices): learn(.accessories(devices), from: .devices)
+        case .audio, nil:
+            break  // nothing is asked of this source
         }
     }
 
@@ -200,7 +213,10 @@ extension Supervisor {
         case .power: forgetFacts(.power)
         case .sleep: forgetFacts(.sleep)
         case .users: feed(.fact(.unlocked(.unavailable)))
-        case .audio, .location, .bluetooth, .devices, .unspecified, .UNRECOGNIZED: break
+        case .location: forgetFacts(.location)
+        case .bluetooth: forgetFacts(.bluetooth)
+        case .devices: forgetFacts(.devices)
+        case .audio, .unspecified, .UNRECOGNIZED: break
         }
     }
 
@@ -232,7 +248,9 @@ extension Supervisor {
 }
 
 extension FactNeeds {
-    static let all: FactNeeds = [.network, .power, .sleep, .users]
+    static let all: FactNeeds = [
+        .network, .power, .sleep, .users, .location, .bluetooth, .devices,
+    ]
 }
 
 extension WireMonitorAnswer {
@@ -279,6 +297,18 @@ extension Fact {
         case .unlocked(.known(let users)):
             "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
         case .unlocked(.unknown), .unlocked(.unavailable): "unlocked users unknown"
+        case .position(let position):
+            position.map { "at \($0.latitude), \($0.longitude)" } ?? "position unknown"
+        case .bluetooth(let devices): "Bluetooth: " + Self.text(of: devices)
+        case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .accessories(let accessories): "accessories: " + Self.text(of: accessories)
         }
+    }
+
+    private static func text(of devices: [String: Presence]) -> String {
+        guard !devices.isEmpty else { return "unknown" }
+        return devices.sorted { $0.key < $1.key }.map { name, presence in
+            name + (presence == .absent ? " absent" : " present")
+        }.joined(separator: ", ")
     }
 }

@@ -67,6 +67,8 @@ extension World {
             if sleeps || hasBeenWoken(client), !conditions.isEmpty, !client.isKilled {
                 mustBeTold.append((client, token))
             }
+        case .simulate(_, _, _, let key):
+            unanswered.append((key, nil))
         case .frozen(let id, let epoch):
             guard let client = client(id), let freezing = client.freezing, freezing.number == epoch,
                 client.asleepSince == nil, !client.isKilled
@@ -215,7 +217,7 @@ extension World {
             for client in clients { client.wokenAtStep = steps }
         case .registration, .message, .command, .fired, .thawedEarly, .inspected, .offloadBegan, .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
-            .foundRunning,
+            .foundRunning, .simulate,
             .gone,
             .timer, .machineSlept, .fact, .pathsInspected, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
@@ -254,7 +256,7 @@ extension World {
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone,
+            .fetchDone, .observe, .stopObserving,
             .saveState, .restartNoted:
             break
         }
@@ -308,7 +310,8 @@ extension World {
             client.clock = nil
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState, .hibernate, .restartNoted:
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .saveState, .hibernate,
+            .restartNoted:
             break
         }
     }

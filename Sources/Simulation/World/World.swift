@@ -371,7 +371,7 @@ extension Event {
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact,
-            .pathsInspected:
+            .pathsInspected, .simulate:
             false
         }
     }

@@ -100,7 +100,7 @@ private func words(_ trace: Trace) -> String? {
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
         .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
-        .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
+        .outOfReach, .unlockUnknown, .fetchEnded, .observed, .simulated:
         nil
     }
 }

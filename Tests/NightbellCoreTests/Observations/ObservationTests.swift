@@ -1,0 +1,174 @@
+import NightbellCore
+import Testing
+
+@Suite("Observations")
+struct ObservationTests {
+    private static let accessory = "/dev/serial/by-id/usb-one"
+    private static let device = "/org/bluez/hci0/dev_1"
+
+    private func position(_ metres: Double) -> Position? {
+        Position(latitude: 0, longitude: metres / 111_195, accuracy: 10)
+    }
+
+    private func observe(
+        _ bench: inout Bench, _ subject: Subject, isLaunchable: Bool = true
+    ) throws -> ClientID {
+        let client = try bench.register(
+            modes: [.location, .bluetoothCentral, .externalAccessory], isLaunchable: isLaunchable)
+        bench.say(.observe(name: "it", subject), from: client)
+        #expect(bench.answer == .done)
+        return client
+    }
+
+    @Test func theModeIsRequired() throws {
+        var bench = Bench()
+        let client = try bench.register(modes: [.voip, .location])
+        for (subject, mode) in [
+            (.accessory(Self.accessory), .externalAccessory),
+            (.bluetoothDevice(Self.device), .bluetoothCentral),
+            (.characteristic(Self.device), .bluetoothCentral),
+        ] as [(Subject, Modes)] {
+            bench.say(.observe(name: "it", subject), from: client)
+            #expect(bench.answer == .refused(.modeRequired(mode)))
+        }
+        #expect(bench.core.neededFacts.isEmpty)
+    }
+
+    @Test func theirNumberIsLimited() throws {
+        var bench = Bench {
+            $0.quotas.observationsPerClient = 2
+            $0.quotas.observationsPerUser = 3
+        }
+        let clients = [
+            try bench.register(modes: .externalAccessory), try bench.register(modes: .externalAccessory),
+        ]
+        let answers = [(0, "a"), (0, "b"), (0, "c"), (0, "b"), (1, "a"), (1, "b")].map { index, name in
+            bench.say(.observe(name: name, .accessory("/dev/" + name)), from: clients[index])
+            return bench.answer
+        }
+        let refused = Answer.refused(.tooManyObservations)
+        #expect(answers == [.done, .done, refused, .done, .done, refused])
+        bench.say(.stopObserving(name: "a"), from: clients[0])
+        bench.say(.observe(name: "b", .accessory("/dev/b")), from: clients[1])
+        #expect(bench.answer == .done)
+    }
+
+    /// The demand has only the things that clients want at present.
+    @Test func onlyWhatIsWantedIsDemanded() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .accessory(Self.accessory))
+        bench.say(
+            .observe(name: "place", .location(LocationService(.foreground, distance: 7))), from: client)
+        #expect(bench.core.neededFacts == [.location, .devices])
+        #expect(bench.core.observationDemand.location?.distance == 7)
+        bench.suspend(client)
+        #expect(bench.core.neededFacts == .devices)
+        #expect(bench.core.observationDemand.accessories == [Self.accessory])
+        bench.turn(.ended(client, .succeeded))
+        #expect(bench.core.neededFacts.isEmpty && bench.core.observationDemand == ObservationDemand())
+    }
+
+    @Test func anAccessoryWakesAndLaunches() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .accessory(Self.accessory))
+        let other = try bench.register(modes: .externalAccessory)
+        bench.suspend(other)
+        bench.suspend(client)
+        let present = Fact.accessories([Self.accessory: .present(node: "/dev/ttyACM0")])
+        let absent = Fact.accessories([Self.accessory: .absent])
+        // As it is found, after which nothing is known for a while.
+        for fact in [present, .accessories([:]), present] { #expect(bench.turn(.fact(fact)).wakes.isEmpty) }
+        let wake = try #require(bench.turn(.fact(absent)).wakes.first)
+        #expect(wake.reasons == .device && wake.budget == .seconds(10))
+        #expect(
+            Array(bench.actions.observed[wake.observed])
+                == [ObservedOccurrence(name: "it", occurrence: .disconnected, isSimulated: false)])
+        #expect(bench.core.state(of: other) == .suspended)
+        bench.suspend(client)
+        // Without a process it is launched, and told then.
+        bench.turn(.ended(client, .failed))
+        bench.pass(.seconds(1))
+        #expect(bench.core.state(of: client) == .dormant)
+        #expect(bench.turn(.fact(present)).contains(.launch(client)))
+        let registration = try #require(bench.core.registration(of: client))
+        let told = try #require(bench.turn(.rejoined(client, registration, Bench.key)).wakes.first)
+        #expect(told.reasons == .device)
+        #expect(bench.actions.observed[told.observed].map(\.occurrence) == [.connected(node: "/dev/ttyACM0")])
+    }
+
+    @Test func significantChangesAreFarAndNotTooOften() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .location(LocationService(.significantChange)))
+        bench.suspend(client)
+        #expect(bench.turn(.fact(.position(position(0)))).wakes.count == 1)
+        bench.suspend(client)
+        bench.pass(.seconds(400))
+        #expect(bench.turn(.fact(.position(position(499)))).wakes.isEmpty)
+        let coarse = Position(latitude: 0, longitude: 0.1, accuracy: 50_000)
+        #expect(bench.turn(.fact(.position(coarse))).wakes.isEmpty)
+        #expect(bench.turn(.fact(.position(position(501)))).wakes.count == 1)
+        bench.suspend(client)
+        bench.pass(.seconds(100))
+        // It stops there: told when the time is over, without another report.
+        #expect(bench.turn(.fact(.position(position(2_000)))).wakes.isEmpty)
+        #expect(bench.pass(.seconds(190)).wakes.isEmpty)
+        #expect(bench.pass(.seconds(20)).wakes.count == 1)
+    }
+
+    /// After a quit by the user, only the location launches a client.
+    @Test func afterAQuitOnlyLocationRemains() throws {
+        for isAsleep in [false, true] {
+            var bench = Bench()
+            let client = try observe(&bench, .location(LocationService(.significantChange)))
+            bench.say(.observe(name: "device", .bluetoothDevice(Self.device)), from: client)
+            bench.turn(.fact(.position(position(0))), .fact(.bluetooth([Self.device: .absent])))
+            if isAsleep { bench.suspend(client) }
+            bench.command(.quit, client)
+            bench.turn(.ended(client, .succeeded))
+            #expect(bench.core.state(of: client) == .dormant)
+            #expect(bench.core.neededFacts == .location)
+            bench.pass(.seconds(400))
+            bench.turn(.fact(.bluetooth([Self.device: .present(node: "")])))
+            #expect(bench.core.state(of: client) == .dormant)
+            #expect(bench.turn(.fact(.position(position(900)))).contains(.launch(client)))
+        }
+    }
+
+    @Test func aQuitClientWithoutLocationIsForgotten() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .accessory(Self.accessory))
+        bench.command(.quit, client)
+        bench.turn(.ended(client, .succeeded))
+        #expect(bench.core.state(of: client) == .notRunning && bench.core.neededFacts.isEmpty)
+    }
+
+    @Test func occurrencesCanBeSimulated() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .characteristic(Self.device))
+        bench.suspend(client)
+        let value = Occurrence.value([1, 2])
+        let wake = try #require(
+            bench.turn(.simulate(value, observation: "it", client, Bench.key)).wakes.first)
+        #expect(wake.reasons == .bluetooth)
+        #expect(
+            Array(bench.actions.observed[wake.observed])
+                == [ObservedOccurrence(name: "it", occurrence: value, isSimulated: true)])
+        for (occurrence, name) in [(value, "other"), (.entered, "it")] as [(Occurrence, String)] {
+            let actions = bench.turn(.simulate(occurrence, observation: name, client, Bench.key))
+            #expect(actions.contains(.commandAnswer(.noSuchObservation, Bench.key)) && actions.wakes.isEmpty)
+        }
+    }
+
+    /// Equal values are occurrences of their own.
+    @Test func notificationsWake() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .characteristic(Self.device))
+        for _ in 0..<2 {
+            bench.suspend(client)
+            let wake = try #require(bench.turn(.fact(.characteristic(Self.device, [7]))).wakes.first)
+            #expect(bench.actions.observed[wake.observed].map(\.occurrence) == [.value([7])])
+        }
+        bench.suspend(client)
+        #expect(bench.turn(.fact(.characteristic(Self.device + "0", [7]))).wakes.isEmpty)
+    }
+}
