@@ -3,7 +3,7 @@ import Glibc
 import LinuxSystem
 
 /// Stops a child process of this one by both methods, to see whether they work.
-enum FreezerTrial {
+package enum FreezerTrial {
     static func facts(cgroupParent: String?) -> [MachineFacts.Fact] {
         do throws(SystemError) {
             let directory = try makeDirectory()
@@ -39,9 +39,9 @@ enum FreezerTrial {
         defer { freezer.detachAll() }
         let place = MachineFacts.Fact("cgroup-place", .ok, "cgroups are made in \(freezer.parentDirectory)")
         do throws(SuspensionError) {
-            let microseconds = try measure(freezer, process)
-            let explanation = "stopped a process and let it run; the kernel took \(microseconds) µs"
-            return [place, MachineFacts.Fact("freezer", .ok, explanation)]
+            let trial = try measure(freezer, process)
+            let explanation = "stopped a process and let it run; the kernel took \(trial.stopped) µs"
+            return [place, moveFact(trial.attached), MachineFacts.Fact("freezer", .ok, explanation)]
         } catch {
             return [
                 place, MachineFacts.Fact("freezer", .missing, "\(error)", remedy: remedy(for: error.code)),
@@ -53,9 +53,9 @@ enum FreezerTrial {
         _ instance: InstanceNames, _ state: RuntimeState, _ process: borrowing ProcessHandle
     ) -> MachineFacts.Fact {
         do throws(SuspensionError) {
-            let microseconds = try measure(StopSignal(instance: instance, state: state), process)
+            let trial = try measure(StopSignal(instance: instance, state: state), process)
             return MachineFacts.Fact(
-                "signals", .ok, "stopped and continued a process; the kernel took \(microseconds) µs")
+                "signals", .ok, "stopped and continued a process; the kernel took \(trial.stopped) µs")
         } catch {
             return MachineFacts.Fact(
                 "signals", .missing, "\(error)",
@@ -63,10 +63,26 @@ enum FreezerTrial {
         }
     }
 
-    /// The time from the request to the confirmation.
+    /// While the kernel moves a process from one cgroup to another, no cgroup can be frozen or thawed. Unless it was told
+    /// that processes are moved often, it waits for all processors first.
+    package static func moveFact(_ microseconds: Int64) -> MachineFacts.Fact {
+        guard microseconds > 5_000 else {
+            return MachineFacts.Fact("cgroup-move", .ok, "moved a process to a cgroup in \(microseconds) µs")
+        }
+        return MachineFacts.Fact(
+            "cgroup-move", .warning,
+            "moving a process to a cgroup took \(microseconds / 1_000) ms: all wakes wait for as long "
+                + "when a client sleeps for the first time",
+            remedy: "Mount cgroup v2 so that moves are quick, with Linux 6.0 or later: "
+                + "mount -o remount,favordynmods \(CgroupMount.find()?.path ?? "/sys/fs/cgroup"). "
+                + "Starting and ending processes then takes a little longer.")
+    }
+
+    /// The times that it takes to prepare a process, and from the request to stop it to the confirmation, in microseconds.
     private static func measure(
         _ suspender: any Suspender, _ process: borrowing ProcessHandle
-    ) throws(SuspensionError) -> Int64 {
+    ) throws(SuspensionError) -> (attached: Int64, stopped: Int64) {
+        let beginning = BootClock.now()
         try suspender.attach(slot: 0, process: process)
         defer { suspender.detach(slot: 0) }
         let start = BootClock.now()
@@ -81,7 +97,7 @@ enum FreezerTrial {
         }
         let end = BootClock.now()
         try suspender.thaw(slot: 0)
-        return (end - start) / 1000
+        return (attached: (start - beginning) / 1000, stopped: (end - start) / 1000)
     }
 
     private static func remedy(for code: SuspensionError.Code) -> String {

@@ -123,12 +123,20 @@ private final class ScratchChild {
         let facts = MachineFacts.gather().facts
         #expect(
             facts.map(\.key) == [
-                "kernel", "user", "cgroup2", "cgroup-place", "freezer", "signals", "pidfd", "peer-pidfd",
-                "descriptors", "pressure",
+                "kernel", "user", "cgroup2", "cgroup-place", "cgroup-move", "freezer", "signals", "pidfd",
+                "peer-pidfd", "descriptors", "pressure",
             ])
         for fact in facts where fact.status == .missing && fact.key != "freezer" {
             #expect(fact.remedy != nil, "\(fact.key)")
         }
+    }
+
+    @Test func slowMovesAreAWarningWithARemedy() {
+        let quick = FreezerTrial.moveFact(412)
+        #expect(quick.status == .ok && quick.explanation.contains("412 µs"))
+        let slow = FreezerTrial.moveFact(15_400)
+        #expect(slow.status == .warning && slow.explanation.contains("took 15 ms"))
+        #expect(slow.remedy?.contains("favordynmods") == true)
     }
 
     @Test(.enabled(if: canFreeze)) func aRightMachineIsComplete() {
