@@ -15,7 +15,7 @@ extension ManifestReader {
                     complain(node, "user", "can be another user only where the supervisor runs as root")
                 }
             } else {
-                complain(node, "user", "no such user: '\(name)'")
+                complain(node, "user", "names no user of this machine: '\(name)'")
             }
         } else {
             account = accounts.user(String(accounts.reader))
@@ -42,7 +42,7 @@ extension ManifestReader {
     private mutating func readGroup(_ node: Node, _ key: String) -> UInt32? {
         guard let name = text(node, key, "a group's name or gid") else { return nil }
         if let group = accounts.group(name) { return group }
-        complain(node, key, "no such group: '\(name)'")
+        complain(node, key, "names no group of this machine: '\(name)'")
         return nil
     }
 
