@@ -71,6 +71,15 @@ final class ScriptedClientProcess {
         try event { $0 == word || $0.hasPrefix(word + " ") }
     }
 
+    /// The next wake with this reason. There may be one for its own message before: it is no fault that it was suspended
+    /// between sending a message and reading the answer.
+    func wake(reason: String) throws -> String {
+        try event {
+            $0.hasPrefix("wake ") && $0.split(separator: " ")[2].dropFirst("reasons=".count)
+                .split(separator: "+").contains { $0 == reason }
+        }
+    }
+
     /// All lines so far that begin with `word` and were not waited for.
     func heard(_ word: String) -> [String] {
         lines.filter { $0 == word || $0.hasPrefix(word + " ") }
