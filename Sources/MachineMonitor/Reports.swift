@@ -47,6 +47,9 @@ package final class Reports {
         put(.source(source), .source(state))
     }
 
+    /// The source's next report is sent even if it says the same: the supervisor forgets what it does not demand.
+    func renew(_ source: WireMonitorSource) { sent[.level(source)] = nil }
+
     func report(characteristic path: String, _ value: [UInt8]) {
         var report = WireMonitorReport.CharacteristicValue()
         report.path = path

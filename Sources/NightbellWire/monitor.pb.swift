@@ -188,6 +188,9 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// MONITOR_SOURCE_BLUETOOTH: object paths of remote devices with connections to be reported.
   package var bluetoothDevices: [String] = []
 
+  /// Counts the demands of a connection: an empty packet would be taken for its end.
+  package var number: UInt64 = 0
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct LocationDemand: Sendable {
@@ -525,7 +528,7 @@ nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -539,6 +542,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
       case 4: try { try decoder.decodeRepeatedStringField(value: &self.devices) }()
       case 5: try { try decoder.decodeRepeatedStringField(value: &self.characteristics) }()
       case 6: try { try decoder.decodeRepeatedStringField(value: &self.bluetoothDevices) }()
+      case 7: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
       default: break
       }
     }
@@ -567,6 +571,9 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if !self.bluetoothDevices.isEmpty {
       try visitor.visitRepeatedStringField(value: self.bluetoothDevices, fieldNumber: 6)
     }
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 7)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -577,6 +584,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.devices != rhs.devices {return false}
     if lhs.characteristics != rhs.characteristics {return false}
     if lhs.bluetoothDevices != rhs.bluetoothDevices {return false}
+    if lhs.number != rhs.number {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -62,7 +62,10 @@ final class BluetoothSource: Source {
         for path in self.characteristics.subtracting(characteristics) where notifying.remove(path) != nil {
             service?.call(path, Self.characteristic, "StopNotify", reply: { _ in })
         }
-        if devices != self.devices { isListed = false }
+        if devices != self.devices {
+            isListed = false
+            context.reports.renew(.bluetooth)
+        }
         self.devices = devices
         connected.formIntersection(devices)
         self.characteristics = characteristics

@@ -39,6 +39,7 @@ final class DeviceSource: Source {
             events = UdevEvents(context.loop) { [unowned self] in look() }
         }
         context.reports.setAvailability(.devices, reason: nil)
+        context.reports.renew(.devices)
         report()
     }
 

@@ -41,9 +41,12 @@ extension Supervisor {
         guard let end = monitor.idleUntil else {
             monitor.idleUntil = now + MachineMonitor.idleTime
             monitor.mustReadBy = nil
-            // The sleep of the machine is not delayed for no client.
-            guard monitor.demand.delaysSleep else { return }
-            monitor.demand.delaysSleep = false
+            // For no client the machine's sleep is delayed, or its location asked for; and a client that observes again is
+            // told what changes after that.
+            guard monitor.demand != WireMonitorDemand() else { return }
+            monitor.demand = WireMonitorDemand()
+            monitor.observed = ObservationDemand()
+            forgetFacts(monitor.needs)
             if !process.send(monitor.demand) { replaceMonitor("it does not read what it is asked") }
             return
         }

@@ -130,6 +130,15 @@ import Testing
         #expect(try monitor.demand { $0.location.accuracy == 5 }.sources == [.location, .bluetooth])
         _ = try clients[1].ask(.stopObserving(.with { $0.name = "char" }))
         #expect(try monitor.demand().characteristics.isEmpty)
+        // Nothing is asked for no client, at once.
+        for client in clients {
+            for name in ["far", "near", "dev"] {
+                _ = try client.ask(.stopObserving(.with { $0.name = name }))
+            }
+        }
+        try monitor.demand { $0.sources.isEmpty }
+        try observe(clients[0], "dev", .bluetoothDevice(Self.device))
+        #expect(try monitor.demand().bluetoothDevices == [Self.device])
         try supervisor.stop()
     }
 

@@ -46,12 +46,45 @@ struct RealObservationTests {
         }
     }
 
-    private func waitForDevices(_ daemon: DaemonProcess) throws {
+    private func waitFor(_ source: String, _ daemon: DaemonProcess) throws {
         let observer = try WireClient(path: daemon.socketPath)
         let isKnown = try eventually(within: 20_000) {
-            try observer.status().sources.first { $0.name == "devices" }?.isAvailable == true
+            try observer.status().sources.first { $0.name == source }?.isAvailable == true
         }
-        guard isKnown else { throw TestFailure("the devices do not become known") }
+        guard isKnown else { throw TestFailure("\(source) does not become known") }
+    }
+
+    /// GeoClue and BlueZ are mocks, the monitor is not. The signals of a peer that is not BlueZ wake no client.
+    @Test func locationsAndBluetoothWake() throws {
+        let services = try MockServices()
+        let daemon = try DaemonProcess(
+            suspension: "cgroup", before: "export DBUS_SYSTEM_BUS_ADDRESS='\(services.busAddress)'")
+        let observer = try WireClient(path: daemon.socketPath)
+        let client = try ScriptedClientProcess(
+            path: daemon.socketPath, Self.name, "location bluetooth-central")
+        for words in [
+            "far significant", "home region 52 13 500", "band bluetooth \(MockServices.device)",
+            "heart characteristic \(MockServices.characteristic)",
+        ] { try client.command("observe " + words) }
+        for source in ["location", "bluetooth"] { try waitFor(source, daemon) }
+        try client.enterBackground()
+        func asleep() throws {
+            try observer.wait(for: Self.name, toBe: .suspended, path: daemon.socketPath)
+        }
+        try asleep()
+        for (happening, observed) in [
+            ("move 52 13", "far moved 52.0 13.0"), ("connect", "band connected"),
+            ("notify 77", "heart value [77]"),
+            ("move 52.1 13", "home exited"), ("notify 77", "heart value [77]"),
+            ("disconnect", "band disconnected"),
+        ] {
+            try services.tell("forge 66")
+            try services.tell(happening)
+            #expect(try client.event("observed") == "observed " + observed)
+            try asleep()
+        }
+        #expect(client.heard("observed").isEmpty)
+        #expect(try observer.show(Self.name).counters.counts["wakes"] == 6)
     }
 
     @Test(arguments: FaultTests.ways) func dataAndReturnOfAnAccessoryWake(way: String) throws {
@@ -63,7 +96,7 @@ struct RealObservationTests {
         try client.command("observe radio accessory \(accessory.link)")
         try client.command("open \(accessory.link) tty")
         try client.command("handover tty device")
-        try waitForDevices(daemon)
+        try waitFor("devices", daemon)
         try client.enterBackground()
         try observer.wait(for: Self.name, toBe: .suspended, path: daemon.socketPath)
         accessory.send("data\n")
