@@ -75,8 +75,9 @@ final class ScriptedClientProcess {
     /// between sending a message and reading the answer.
     func wake(reason: String) throws -> String {
         try event {
-            $0.hasPrefix("wake ") && $0.split(separator: " ")[2].dropFirst("reasons=".count)
-                .split(separator: "+").contains { $0 == reason }
+            $0.hasPrefix("wake ")
+                && $0.split(separator: " ")[2].dropFirst("reasons=".count)
+                    .split(separator: "+").contains { $0 == reason }
         }
     }
 
