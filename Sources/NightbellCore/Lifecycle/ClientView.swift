@@ -49,6 +49,8 @@ package struct ClientView: Sendable {
         package var hibernates: Bool
         package var exitsOnSuspend: Bool
         package var isWaitingForUnlock: Bool
+        /// Its user has quit it: only its location services launch it.
+        package var isQuit: Bool
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks and media.
@@ -145,7 +147,7 @@ extension Supervision {
             until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
             hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend,
-            isWaitingForUnlock: isWaitingForUnlock(client))
+            isWaitingForUnlock: isWaitingForUnlock(client), isQuit: isQuit(client))
     }
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one was

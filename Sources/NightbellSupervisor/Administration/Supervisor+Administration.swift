@@ -401,6 +401,7 @@ extension ClientView {
         if !launches.reasons.isEmpty, state == .dormant || state == .launching {
             names.append("to be launched: \(launches.reasons.names)")
         }
+        if state == .dormant, launches.isQuit { names.append("quit; only its location launches it") }
         if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
         if let until = launches.notBefore, !launches.reasons.isEmpty {
             names.append("not before \(until.since(now).wireMilliseconds) ms")

@@ -386,6 +386,9 @@ import Testing
         try monitor.demand { $0.sources == [.location] }
         // Also for the next worker.
         try daemon.killWorker()
+        #expect(
+            try WireClient(path: daemon.socketPath).show(Self.name).stateDetail
+                == "quit; only its location launches it")
         try monitor.start()
         #expect(try monitor.demand().sources == [.location])
         try position(monitor, 10)
