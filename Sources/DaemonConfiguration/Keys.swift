@@ -68,6 +68,9 @@ package enum Keys {
         .duration(
             "budgets.mediaLapse", \.supervision.budgets.mediaLapse,
             "How long media counts as playing after its last sign."),
+        .duration(
+            "budgets.mediaHold", \.supervision.budgets.mediaHold,
+            "How long media that played counts as playing while nothing is known about it."),
     ]
 
     private static let keepAlive: [Key] = [

@@ -301,7 +301,8 @@ public final class Client: Sendable {
     }
 
     /// Reports that media plays or is recorded, which delays suspension for 5 s by default: repeat it while
-    /// it lasts. Needs ``Mode/audio``.
+    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, this has no effect: there a stream of the client's delays suspension
+    /// for as long as it runs.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving

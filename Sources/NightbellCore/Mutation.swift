@@ -197,6 +197,16 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresWithoutObservations
     /// … or what was known of their subjects.
     case restoresUnknownObservations
+    /// A client's word that it has media counts though PipeWire knows better.
+    case believesClaims
+    /// Media of which nothing is known counts as silent.
+    case silencesUnknown
+    /// Media that has ended keeps its client awake.
+    case hearsOldMedia
+    /// Media wakes a sleeping client.
+    case wakesForMedia
+    /// The media of one user keeps the clients of another one awake.
+    case mixesSessions
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

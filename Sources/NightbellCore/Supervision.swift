@@ -264,7 +264,9 @@ package struct Supervision: Sendable, Equatable {
     ) {
         let previous = clients[client.id].lifecycle.state
         let heldLaunchSlot = clients[client.id].lifecycle.holdsLaunchSlot
+        countMedia(of: client, -1)
         input(&clients[client.id].lifecycle)
+        countMedia(of: client, 1)
         if heldLaunchSlot, !clients[client.id].lifecycle.holdsLaunchSlot, !mutated(.keepsLaunchSlots),
             !mutated(.launchesAll)
         {

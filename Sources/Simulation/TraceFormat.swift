@@ -108,6 +108,12 @@ package enum TraceFormat {
         case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
         case .accessories(let accessories): "accessories: \(words(accessories))"
+        case .media(let user, .unknown): "the media of uid \(user) is unknown"
+        case .media(let user, .unavailable): "the media of uid \(user) cannot be known"
+        case .media(let user, .known(let media)):
+            "the media of uid \(user): streams "
+                + (media.streaming?.map(name).joined(separator: ", ") ?? "unknown")
+                + "; players " + media.playing.map(name).joined(separator: ", ")
         }
     }
 

@@ -14,7 +14,8 @@ package struct ClientView: Sendable {
     /// In elapsed time.
     package var keepAliveWindow: Window?
     package var backgroundTasks: [String]
-    package var mediaPlays: Bool
+    /// The evidence that its media plays; nil: it does not.
+    package var media: MediaWitness?
     /// It should be reachable, but only a request can wake or launch it.
     package var isOutOfReach: Bool
     package var wantsNetworkChanges: Bool
@@ -215,7 +216,8 @@ extension Supervision {
             registeredAt: record.registeredAt, holds: holds, sockets: Array(record.sockets),
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
-            mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
+            media: record.assertions.mediaPlays(at: now) ? record.assertions.mediaWitness : nil,
+            isOutOfReach: isOutOfReach(client),
             wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
             fetch: fetch(record, client, at: now), observations: observations(of: client),
             counters: counters)

@@ -92,7 +92,7 @@ extension Supervision {
             return .backgroundTimeLeft(timeLeft(client, at: now))
         case .mediaActivity:
             guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
-            clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
+            claimMedia(client, at: now)
             return .done
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
             .fetchDone, .saveState, .hibernate, .restartNoted:

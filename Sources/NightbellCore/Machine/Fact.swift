@@ -25,6 +25,8 @@ package enum Fact: Sendable, Equatable {
     case characteristic(String, [UInt8])
     /// The observed accessories that are known to be attached or not, by name.
     case accessories([String: Presence])
+    /// The clients of a user that have media.
+    case media(of: UserID, Knowledge<MediaFact>)
 }
 
 /// A value that may not be known.

@@ -11,6 +11,8 @@ package struct MachineState: Sendable, Equatable {
     /// Memory or processors are short.
     package internal(set) var isShort = false
     package internal(set) var unlockedUsers = Knowledge<Set<UserID>>.unknown
+    /// By user, if something is known.
+    var media: [UserID: UserMedia] = [:]
     /// The clients that have to finish something before the machine sleeps.
     var sleepPreparation: SleepPreparation?
     /// Keep-alive handlers have to run at the end of this turn, because the machine is about to sleep.
@@ -45,6 +47,8 @@ struct FactWishes: Sendable, Equatable {
     var fetches = 0
     /// Clients that are not launched before their user's home is there.
     var unlocks = 0
+    /// Clients that could have media now, of each user that has any.
+    var media: [UserID: Int] = [:]
 }
 
 extension Supervision {
@@ -65,6 +69,7 @@ extension Supervision {
         if clients[client.id].wantsNetworkChanges { machine.wishes.networkChanges += count }
         if clients[client.id].modes.contains(.fetch) { machine.wishes.fetches += count }
         if clients[client.id].waitsForUnlock { machine.wishes.unlocks += count }
+        countMedia(of: client, count)
     }
 
     /// Takes note of a fact, and acts on the difference to what was known.
@@ -101,6 +106,8 @@ extension Supervision {
             observations.accessories = accessories
             observations.forgetUnobserved()
             comparePresence(at: now, into: &actions)
+        case .media(let user, let media):
+            learnMedia(of: user, media, at: now, into: &actions)
         }
         permitFetches(at: now)
     }

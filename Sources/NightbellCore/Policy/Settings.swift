@@ -19,6 +19,8 @@ package struct Settings: Sendable, Equatable {
         package var fetch: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
+        /// How long media that played counts as playing while nothing is known about it.
+        package var mediaHold: Duration = .seconds(30)
 
         package init() {}
     }

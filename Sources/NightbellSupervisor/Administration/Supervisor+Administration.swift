@@ -263,7 +263,7 @@ extension Supervisor {
         }
         status.stopping = supervision.isStopping
         if isAdministrator(connection) { status.warnings = durable.identifiers?.problems ?? [] }
-        status.sources = sourceReports
+        status.sources = sourceReports(for: connection)
         status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
         status.alarmProblem = alarmProblem
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
@@ -288,7 +288,7 @@ extension Supervisor {
             info.keepAliveDueInMs = window.latest.since(elapsedNow).wireMilliseconds
         }
         info.backgroundTasks = Array(view.backgroundTasks.prefix(Self.mostTasksShown))
-        info.mediaActive = view.mediaPlays
+        info.mediaActive = view.media != nil
         info.counters = WireCounters(view.counters)
         if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
         info.connectedMs = record == nil ? 0 : now.since(view.registeredAt).wireMilliseconds
@@ -395,7 +395,7 @@ extension ClientView {
         if holds.contains(.linger) { names.append("lingering") }
         if holds.contains(.settingUp) { names.append("setting up") }
         if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
-        if state == .background, mediaPlays { names.append("media") }
+        if state == .background, let media { names.append("media: \(media.text)") }
         if isSilent { return "its program does not speak to Nightbell" }
         if launches.hibernates { names.append("to be ended instead of suspended") }
         if !launches.reasons.isEmpty, state == .dormant || state == .launching {

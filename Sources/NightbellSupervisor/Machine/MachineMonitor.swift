@@ -1,8 +1,17 @@
 import EventLoop
 import NightbellCore
 import NightbellWire
+import SwiftProtobuf
 
-/// The process that observes the machine: whether it runs, and what its sources have said.
+/// The processes that observe.
+enum MonitorID: Hashable {
+    /// The one for the whole machine.
+    case machine
+    /// The one for a user's session.
+    case session(UserID)
+}
+
+/// The process that observes the machine, or a user's session: whether it runs, and what its sources have said.
 ///
 /// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a pause, and nothing
 /// but its facts is missing.
@@ -14,13 +23,13 @@ struct MachineMonitor {
     }
 
     var process: MonitorProcess?
-    /// Processes that were ended and cannot be reaped yet.
-    var ending: [MonitorProcess] = []
     /// The last demand sent.
     var demand = WireMonitorDemand()
     /// The part of that demand that is about the subjects of observations.
     var observed = ObservationDemand()
     var needs: FactNeeds = []
+    /// Some client needs it.
+    var isNeeded = false
     var sources: [WireMonitorSource: Source] = [:]
     /// Why it does not run although it is needed.
     var problem = ""
@@ -33,7 +42,6 @@ struct MachineMonitor {
     var idleUntil: Instant?
     /// When it must have read the last demand.
     var mustReadBy: Instant?
-    private var started: UInt64 = 0
     /// Consecutive ends soon after the start.
     private(set) var failures = 0
     private var reportsUntil = Instant(nanoseconds: .min)
@@ -56,12 +64,7 @@ struct MachineMonitor {
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        [process == nil && !needs.isEmpty ? restartAt : nil, idleUntil, mustReadBy].compactMap(\.self).min()
-    }
-
-    mutating func nextNumber() -> UInt64 {
-        started += 1
-        return started
+        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy].compactMap(\.self).min()
     }
 
     func mayStart(at now: Instant) -> Bool { restartAt.map { now >= $0 } ?? true }
@@ -73,6 +76,17 @@ struct MachineMonitor {
         for _ in 0..<failures where pause < Self.retryMaximum { pause = min(pause * 2, Self.retryMaximum) }
         failures += 1
         restartAt = now + pause
+    }
+
+    /// For status reports.
+    func report(of source: WireMonitorSource, named name: String) -> WireSupervisorStatus.Source {
+        .with {
+            $0.name = name
+            let state = sources[source]
+            $0.isAvailable = state?.isAvailable ?? false
+            let missing = problem.isEmpty ? "it has not reported yet" : problem
+            $0.reason = $0.isAvailable ? "" : state?.reason ?? missing
+        }
     }
 
     /// Forgets everything about the last process.

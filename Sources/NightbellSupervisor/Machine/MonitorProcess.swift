@@ -27,7 +27,9 @@ final class MonitorProcess {
         let identity: ProcessIdentity
         if let given = program.identity { identity = given } else { identity = try ProcessIdentity.own() }
         var order = LaunchOrder(
-            LaunchSpecification(arguments: [program.path], environment: program.environment), as: identity)
+            LaunchSpecification(
+                arguments: [program.path] + program.arguments, environment: program.environment), as: identity
+        )
         let pair = try SeqPacketSocket.pair()
         order.sockets = [LaunchOrder.Socket(pair.second.rawValue, name: "supervisor")]
         let launch = try Launch.begin(order)

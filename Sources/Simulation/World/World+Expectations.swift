@@ -306,8 +306,7 @@ extension World {
             client.tasks.removeAll { $0 == task }
             if client.tasks.isEmpty, core.state(of: client.id) == .background { linger(client) }
         case .mediaActivity:
-            client.mediaUntil = now + settings.budgets.mediaLapse
-            client.clock = nil
+            foreseeClaim(of: client)
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
             .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .saveState, .hibernate,
@@ -351,6 +350,8 @@ extension World {
     }
 
     private mutating func keepUp(_ client: SimulatedClient) {
+        // It may have been warned in the same event, before.
+        if client.mediaUntil == .distantFuture { client.clock = nil }
         startClock(client)
         switch core.state(of: client.id) {
         case .background:

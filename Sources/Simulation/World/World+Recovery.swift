@@ -173,7 +173,7 @@ extension World {
         case .background, .suspending, .suspended: client.stay = .background
         case .notRunning, .terminating, .dormant, .launching: break
         }
-        if let until = core.mediaUntil(of: client.id) { client.mediaUntil = max(client.mediaUntil, until) }
+        believeMedia(client)
         let clock = core.taskClock(of: client.id).map {
             SimulatedClient.TaskClock(until: $0.until, isWarned: $0.isWarned)
         }

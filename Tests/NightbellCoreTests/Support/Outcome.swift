@@ -24,7 +24,7 @@ func phase(of client: ClientID, in bench: Bench) -> String {
         view.holds.contains(.openWake) ? "wake" : nil,
         view.holds.contains(.linger) ? "linger" : nil,
         view.backgroundTasks.isEmpty ? nil : "task",
-        view.mediaPlays ? "media" : nil,
+        view.media != nil ? "media" : nil,
     ]
     return "background(" + holds.compactMap { $0 }.joined(separator: "+") + ")"
 }
