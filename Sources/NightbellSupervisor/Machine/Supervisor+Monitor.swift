@@ -17,6 +17,7 @@ extension Supervisor {
             return reportUnavailable(
                 needs, "the machine is not observed (monitor: off, or no nightbell-monitor)")
         }
+        guard !needs.isEmpty || monitor.process != nil else { return monitor.isNeeded = false }
         let observed = ask { $0.observationDemand }
         var demand = WireMonitorDemand(observed)
         demand.sources = needs.sources
