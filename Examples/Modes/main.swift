@@ -10,13 +10,22 @@ let client =
     case "sleep": try runBeforeSleep()
     case "unlock": try waitForUnlock()
     case "audio": try play(Array(arguments.dropFirst()))
+    case "location": try watchHome()
+    case "bluetooth": try watchBluetooth(Array(arguments.dropFirst()))
+    case "accessory": try watchAccessory(Array(arguments.dropFirst()))
     default: try explain()
     }
 report("is in the background")
 while true { pause() }
 
 func explain() throws -> Client {
-    print("usage: mode-example fetch | network | sleep | unlock | audio COMMAND [ARGUMENTS]")
+    print(
+        """
+        usage: mode-example fetch | network | sleep | unlock | location
+               mode-example audio COMMAND [ARGUMENTS]
+               mode-example bluetooth DEVICE CHARACTERISTIC
+               mode-example accessory PATH
+        """)
     exit(EX_USAGE)
 }
 
@@ -36,7 +45,10 @@ func configuration(_ mode: String, _ modes: Set<Mode>) -> Client.Configuration {
 
 /// Every example reports its wakes, and when it falls asleep.
 func handlers() -> Client.Handlers {
-    var handlers = Client.Handlers { report("is woken: \($0.reasons)") }
+    var handlers = Client.Handlers { wake in
+        report("is woken: \(wake.reasons)")
+        for occurrence in wake.occurrences { report("\(occurrence.name): \(occurrence.kind)") }
+    }
     handlers.prepareToSuspend = {
         report("falls asleep")
         return []

@@ -23,7 +23,7 @@ import Testing
         let outcome = try run.outcome(within: 300_000)
         let line = try #require(outcome.output.split(separator: "\n").last, "\(outcome.errors)")
         let modes = try JSONDecoder().decode([String: Figures].self, from: Data(line.utf8))
-        for mode in ["fetch", "network", "sleep", "unlock", "audio"] {
+        for mode in ["fetch", "network", "sleep", "unlock", "audio", "location", "bluetooth", "accessory"] {
             let figures = try #require(modes[mode], "\(mode) is missing")
             #expect(figures.events > 0, "nothing has happened in \(mode)")
             #expect(
