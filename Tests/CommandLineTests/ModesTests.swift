@@ -20,7 +20,7 @@ import Testing
         let run = try Program(
             Self.script, ["--json", "--short", "--programs", programs],
             environment: ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"])
-        let outcome = try run.outcome(within: 300_000)
+        let outcome = try run.outcome(within: 540_000)
         let line = try #require(outcome.output.split(separator: "\n").last, "\(outcome.errors)")
         let modes = try JSONDecoder().decode([String: Figures].self, from: Data(line.utf8))
         for mode in ["fetch", "network", "sleep", "unlock", "audio", "location", "bluetooth", "accessory"] {
