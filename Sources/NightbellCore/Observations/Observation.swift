@@ -27,6 +27,14 @@ package enum Subject: Sendable, Hashable {
         }
     }
 
+    /// Whether it wakes a client that is suspended.
+    var wakes: Bool {
+        switch self {
+        case .location(let service): service.kind != .foreground
+        case .region, .bluetoothDevice, .characteristic, .accessory: true
+        }
+    }
+
     /// Whether it also launches a client without a process.
     var launches: Bool {
         switch self {

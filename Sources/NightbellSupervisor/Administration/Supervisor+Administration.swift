@@ -300,7 +300,8 @@ extension Supervisor {
         if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         if view.isOutOfReach {
-            info.warnings.append("out of reach: no socket and no keep-alive timeout that could wake it")
+            info.warnings.append(
+                "out of reach: no socket, keep-alive timeout or observation that could wake it")
         }
         if let said = record?.saidIdentifier {
             info.warnings.append("its program says Hello as \(said), and was started as \(info.identifier)")

@@ -228,7 +228,7 @@ extension Trace {
         case .observed(let observed):
             "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
         case .simulated(let event): event.text
-        case .outOfReach: "it sleeps with no socket and no keep-alive timeout that could wake it"
+        case .outOfReach: "it sleeps with no socket, keep-alive timeout or observation that could wake it"
         }
     }
 }
