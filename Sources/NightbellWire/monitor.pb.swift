@@ -188,7 +188,9 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// MONITOR_SOURCE_BLUETOOTH: object paths of remote devices with connections to be reported.
   package var bluetoothDevices: [String] = []
 
-  /// Counts the demands of a connection: an empty packet would be taken for its end.
+  /// Counts the changes of the last four fields. After each the levels of their sources are sent again, because
+  /// the supervisor forgets what it does not demand for a moment. Never 0: an empty packet would be taken for the
+  /// end of the connection.
   package var number: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()

@@ -39,7 +39,6 @@ final class DeviceSource: Source {
             events = UdevEvents(context.loop) { [unowned self] in look() }
         }
         context.reports.setAvailability(.devices, reason: nil)
-        context.reports.renew(.devices)
         report()
     }
 

@@ -90,6 +90,10 @@ package enum Occurrence: Sendable, Hashable {
     case disconnected
     /// The latest value of a characteristic.
     case value([UInt8])
+
+    /// In bytes.
+    package static let longestNode = 255
+    package static let longestValue = 512
 }
 
 /// A subject that a client has asked to be told of.
@@ -187,6 +191,8 @@ package struct ObservationDemand: Sendable, Equatable {
     package var bluetoothDevices: [String] = []
     package var characteristics: [String] = []
     package var accessories: [String] = []
+    /// Counts the changes: what was not observed for a moment has to be reported anew.
+    package var revision: UInt64 = 0
 
     package init() {}
 

@@ -134,6 +134,9 @@ extension Supervision {
         demand.bluetoothDevices = devices.sorted()
         demand.characteristics = characteristics.sorted()
         demand.accessories = accessories.sorted()
+        demand.revision = observations.demand.revision
+        guard demand != observations.demand else { return }
+        demand.revision += 1
         observations.demand = demand
         observations.forgetUnobserved()
     }

@@ -40,8 +40,12 @@ struct MachineMonitor {
     private(set) var restartAt: Instant?
     /// When it ends, because no client needs it.
     var idleUntil: Instant?
-    /// When it must have read the last demand.
+    /// When it must have read what was unread when a demand was sent.
     var mustReadBy: Instant?
+    /// No demand is sent to it before.
+    var nextDemand: Instant?
+    /// When a demand is sent that came too soon after another.
+    var demandHeldUntil: Instant?
     /// Consecutive ends soon after the start.
     private(set) var failures = 0
     private var reportsUntil = Instant(nanoseconds: .min)
@@ -55,6 +59,8 @@ struct MachineMonitor {
     static let idleTime: Duration = .seconds(10)
     /// How long it may take to read a demand.
     static let readingTime: Duration = .seconds(5)
+    /// Between demands.
+    static let demandPause: Duration = .milliseconds(100)
     /// One that has run this long is replaced at once.
     private static let settled: Duration = .seconds(10)
     private static let retry: Duration = .milliseconds(250)
@@ -64,7 +70,8 @@ struct MachineMonitor {
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy].compactMap(\.self).min()
+        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy, demandHeldUntil]
+            .compactMap(\.self).min()
     }
 
     func mayStart(at now: Instant) -> Bool { restartAt.map { now >= $0 } ?? true }
@@ -96,6 +103,8 @@ struct MachineMonitor {
         observed = ObservationDemand()
         sources = [:]
         mustReadBy = nil
+        nextDemand = nil
+        demandHeldUntil = nil
         idleUntil = nil
     }
 

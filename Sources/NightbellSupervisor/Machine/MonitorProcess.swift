@@ -19,8 +19,6 @@ final class MonitorProcess {
     /// Tells it from the ones before.
     let number: UInt64
     let startedAt: Instant
-    /// How many demands were sent.
-    private var demands: UInt64 = 0
 
     /// Starts the program, which has the other end of the connection as its descriptor 3.
     init(_ program: MonitorProgram, number: UInt64, at now: Instant, _ loop: LoopExecutor) throws {
@@ -59,11 +57,8 @@ final class MonitorProcess {
 
     var pid: pid_t { process.pid }
 
-    /// Sends everything that the supervisor wants to know. False: the process does not read.
+    /// Sends everything that the supervisor wants to know. False: there is no room, because the process does not read.
     func send(_ demand: WireMonitorDemand) -> Bool {
-        var demand = demand
-        demands += 1
-        demand.number = demands
         do {
             return try connection.send(try demand.serializedBytes() as [UInt8])
         } catch {

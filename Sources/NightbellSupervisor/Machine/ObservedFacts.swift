@@ -34,3 +34,15 @@ extension Fact {
         return .accessories(accessories)
     }
 }
+
+extension WireMonitorReport {
+    /// Whether what it says of subjects is as short as the schema promises: clients' records and wakes have room for that.
+    var isWithinLimits: Bool {
+        switch fact {
+        case .value(let value): value.value.count <= Occurrence.longestValue
+        case .devices(let devices):
+            devices.present.allSatisfy { $0.node.utf8.count <= Occurrence.longestNode }
+        default: true
+        }
+    }
+}

@@ -67,6 +67,7 @@ extension Supervisor {
         guard isNeeded || !sessions.isEmpty else { return }
         var demand = WireMonitorDemand()
         demand.sources = [.audio]
+        demand.number = 1
         for user in isNeeded ? ask({ $0.mediaUsers.sorted() }) : [] where sessions[user] == nil {
             guard sessions.count < SessionMonitor.most else { break }
             sessions[user] = SessionMonitor()

@@ -22,6 +22,7 @@ extension Supervisor {
         var demand = WireMonitorDemand(observed)
         demand.sources = needs.sources
         demand.delaysSleep = ask { $0.delaysSleep }
+        demand.number = observed.revision + 1
         if !needs.isEmpty { forgetFacts(monitor.needs.subtracting(needs)) }
         supervise(.machine, program, needs.isEmpty ? nil : demand)
         if monitor.demand == demand { monitor.observed = observed }
@@ -38,10 +39,19 @@ extension Supervisor {
             self[id].mustReadBy = nil
             if process.hasUnread { return replaceMonitor(id, "it does not read what it is asked") }
         }
+        self[id].demandHeldUntil = nil
         guard demand != self[id].demand else { return }
-        self[id].demand = demand
-        self[id].mustReadBy = now + MachineMonitor.readingTime
-        if !process.send(demand) { replaceMonitor(id, "it does not read what it is asked") }
+        // However often clients change their minds: what it has not read yet stays short.
+        if let earliest = self[id].nextDemand, now < earliest { return self[id].demandHeldUntil = earliest }
+        if self[id].mustReadBy == nil || !process.hasUnread {
+            self[id].mustReadBy = now + MachineMonitor.readingTime
+        }
+        self[id].nextDemand = now + MachineMonitor.demandPause
+        if process.send(demand) {
+            self[id].demand = demand
+        } else {
+            self[id].demandHeldUntil = self[id].nextDemand
+        }
     }
 
     subscript(id: MonitorID) -> MachineMonitor {
@@ -66,8 +76,8 @@ extension Supervisor {
             self[id].mustReadBy = nil
             // For no client the machine's sleep is delayed, or its location asked for; and a client that observes again is
             // told what changes after that.
-            guard self[id].demand != WireMonitorDemand() else { return }
-            self[id].demand = WireMonitorDemand()
+            guard !self[id].demand.sources.isEmpty else { return }
+            self[id].demand = .with { $0.number = self[id].demand.number }
             self[id].observed = ObservationDemand()
             forgetFacts(of: id)
             if !process.send(self[id].demand) { replaceMonitor(id, "it does not read what it is asked") }
@@ -96,7 +106,9 @@ extension Supervisor {
 
     /// The end of a turn has changed what is asked of the monitor: clients have finished what they do before a sleep.
     var isDemandOutdated: Bool {
-        guard monitor.process != nil, !monitor.needs.isEmpty, !supervision.isStopping else { return false }
+        guard monitor.process != nil, !monitor.needs.isEmpty, monitor.demandHeldUntil == nil,
+            !supervision.isStopping
+        else { return false }
         return ask { $0.delaysSleep } != monitor.demand.delaysSleep
             || ask { $0.observationDemand } != monitor.observed
     }
@@ -203,7 +215,8 @@ extension Supervisor {
                     return replaceMonitor(id, problem ?? "it has ended")
                 case .packet(let length, let isTruncated, _):
                     guard !isTruncated, length <= MonitorProcess.longestPacket,
-                        let report = try? WireMonitorReport(serializedBytes: packet.bytes)
+                        let report = try? WireMonitorReport(serializedBytes: packet.bytes),
+                        report.isWithinLimits
                     else { return replaceMonitor(id, "it sends what is no report") }
                     guard self[id].admitReport(at: now) else {
                         return replaceMonitor(id, "it sends too much")
@@ -287,7 +300,8 @@ extension Supervisor {
         event.detail = fact.text
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty,
-                user == nil || user == connection.credentials.uid || isAdministrator(connection)
+                isAdministrator(connection)
+                    || !fact.isObserved && (user == nil || user == connection.credentials.uid)
             else { continue }
             send(event, to: connection)
         }
@@ -339,6 +353,14 @@ extension NetworkFact {
 }
 
 extension Fact {
+    /// Whether it is about the subject of an observation, which is only for its clients to know.
+    fileprivate var isObserved: Bool {
+        switch self {
+        case .position, .bluetooth, .characteristic, .accessories: true
+        case .network, .power, .sleepImminent, .resumed, .wallClock, .shortage, .unlocked, .media: false
+        }
+    }
+
     /// For watchers.
     fileprivate var text: String {
         switch self {

@@ -113,9 +113,13 @@ extension Occurrence {
             self = .moved(position)
         case .entered?: self = .entered
         case .exited?: self = .exited
-        case .connected(let node)?: self = .connected(node: node)
+        case .connected(let node)?:
+            guard node.utf8.count <= Self.longestNode else { return nil }
+            self = .connected(node: node)
         case .disconnected?: self = .disconnected
-        case .value(let value)?: self = .value(Array(value))
+        case .value(let value)?:
+            guard value.count <= Self.longestValue else { return nil }
+            self = .value(Array(value))
         case nil: return nil
         }
     }

@@ -53,6 +53,18 @@ struct ObservationTests {
         #expect(bench.answer == .done)
     }
 
+    @Test func anObserverIsNotOutOfReach() throws {
+        var bench = Bench()
+        let clients = try (0..<2).map { _ in try bench.register(modes: [.voip, .location]) }
+        bench.say(.observe(name: "it", .location(LocationService(.foreground))), from: clients[0])
+        bench.say(.observe(name: "it", .location(LocationService(.significantChange))), from: clients[1])
+        for client in clients { bench.suspend(client) }
+        let isOutOfReach = try clients.map {
+            try #require(bench.core.view(of: $0, at: bench.now)).isOutOfReach
+        }
+        #expect(isOutOfReach == [true, false])
+    }
+
     /// The demand has only the things that clients want at present.
     @Test func onlyWhatIsWantedIsDemanded() throws {
         var bench = Bench()
@@ -65,7 +77,7 @@ struct ObservationTests {
         #expect(bench.core.neededFacts == .devices)
         #expect(bench.core.observationDemand.accessories == [Self.accessory])
         bench.turn(.ended(client, .succeeded))
-        #expect(bench.core.neededFacts.isEmpty && bench.core.observationDemand == ObservationDemand())
+        #expect(bench.core.neededFacts.isEmpty && bench.core.observationDemand.accessories.isEmpty)
     }
 
     @Test func anAccessoryWakesAndLaunches() throws {

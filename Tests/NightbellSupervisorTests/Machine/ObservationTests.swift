@@ -106,6 +106,44 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Though it does not read for a moment, and a client changes its mind again and again.
+    @Test func theMonitorIsNotFloodedWithDemands() throws {
+        let client = try client()
+        let path = "/dev/" + String(repeating: "x", count: 240)
+        for number in 0..<12 { try observe(client, "\(number)", .accessory(path + "\(number)")) }
+        try monitor.start()
+        let pid = try monitor.pid()
+        for _ in 0..<150 {
+            try observe(client, "it", .accessory(Self.accessory))
+            guard case .done = try client.ask(.stopObserving(.with { $0.name = "it" })) else {
+                throw TestFailure("it is still observed")
+            }
+        }
+        try observe(client, "last", .accessory("/dev/last"))
+        #expect(try monitor.demand { $0.devices.contains("/dev/last") }.devices.count == 13)
+        #expect(try monitor.pid() == pid)
+        try report(absent: ["/dev/last"])
+        try waitFor("devices")
+        try supervisor.stop()
+    }
+
+    /// Its state is unknown until it is reported again.
+    @Test func whatWasNotObservedForAMomentIsAskedForAgain() throws {
+        let client = try client()
+        try observe(client, "other", .accessory("/dev/other"))
+        try observe(client, "it", .accessory(Self.accessory))
+        try monitor.start()
+        let first = try monitor.demand { $0.devices.count == 2 }
+        try report(absent: [Self.accessory, "/dev/other"])
+        try waitFor("devices")
+        _ = try client.ask(.stopObserving(.with { $0.name = "it" }))
+        try monitor.demand { $0.devices == ["/dev/other"] }
+        try observe(client, "it", .accessory(Self.accessory))
+        let second = try monitor.demand { $0.devices == first.devices }
+        #expect(second.number > first.number)
+        try supervisor.stop()
+    }
+
     @Test func theMonitorIsAskedForTheUnionOfAllWishes() throws {
         let clients = try [client("org.example.one"), client("org.example.two")]
         try observe(clients[0], "far", .location(.with { $0.service = .significantChange }))
