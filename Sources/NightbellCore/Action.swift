@@ -86,6 +86,8 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
+    /// The reasons under the wake limit: others cause them.
+    static let ofTraffic: WakeReasons = [.socket, .clientMessage, .device, .bluetooth]
     /// The reasons that come with observations.
     package static let ofObservations: WakeReasons = [.location, .device, .bluetooth]
 }

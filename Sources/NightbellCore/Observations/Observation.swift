@@ -35,6 +35,23 @@ package enum Subject: Sendable, Hashable {
         }
     }
 
+    /// The kinds of objects that the monitor of the machine observes by their paths.
+    enum PathKind: Sendable, Hashable {
+        case bluetoothDevice
+        case characteristic
+        case accessory
+    }
+
+    /// nil: only the location is observed for it.
+    var pathKind: PathKind? {
+        switch self {
+        case .location, .region: nil
+        case .bluetoothDevice: .bluetoothDevice
+        case .characteristic: .characteristic
+        case .accessory: .accessory
+        }
+    }
+
     /// Whether it also launches a client without a process.
     var launches: Bool {
         switch self {

@@ -3,8 +3,10 @@
 /// An observation stays with its client while that has no process. The known state of each subject outlives the supervisor, so
 /// that the next one finds what has happened meanwhile. A client is told of the latest occurrence of each.
 extension Supervision {
-    /// The monitor of the machine observes no more objects.
+    /// The monitor of the machine observes no more objects of a kind.
     private static let mostPaths = 128
+    /// A uid's share of these, for all kinds together, so that none uses up the places of the others.
+    private static let mostPathsOfUser = 32
 
     // MARK: Requests
 
@@ -18,7 +20,8 @@ extension Supervision {
             if own[index].subject == subject { return .done }
             own.remove(at: index)
         }
-        guard own.count < settings.quotas.observationsPerClient, hasRoom(for: subject, client) else {
+        guard own.count < settings.quotas.observationsPerClient, hasRoom(for: subject, named: name, client)
+        else {
             return .refused(.tooManyObservations)
         }
         var observation = Observation(name: name, subject)
@@ -40,15 +43,25 @@ extension Supervision {
         observations.table.contains(client.slot) ? observations.table[client.slot] : []
     }
 
-    private func hasRoom(for subject: Subject, _ client: ClientID) -> Bool {
-        var ofUser = 0
-        var paths: Set<Subject> = [subject]
+    private func hasRoom(for subject: Subject, named name: String, _ client: ClientID) -> Bool {
+        let user = clients[client.id].user
+        var (count, ownPaths, allPaths) = (0, Set<Subject>(), Set<Subject>())
         for slot in observations.table.slots {
             guard let id = clients.id(inSlot: slot) else { continue }
-            if clients[id].user == clients[client.id].user { ofUser += observations.table[slot].count }
-            for observation in observations.table[slot] { paths.insert(observation.subject) }
+            let isOwn = clients[id].user == user
+            // One of the same name is replaced.
+            for observation in observations.table[slot]
+            where ClientID(id) != client || observation.name != name {
+                if isOwn { count += 1 }
+                guard let kind = observation.subject.pathKind else { continue }
+                if isOwn { ownPaths.insert(observation.subject) }
+                if kind == subject.pathKind { allPaths.insert(observation.subject) }
+            }
         }
-        return ofUser < settings.quotas.observationsPerUser && paths.count <= Self.mostPaths
+        guard count < settings.quotas.observationsPerUser else { return false }
+        guard subject.pathKind != nil, !ownPaths.contains(subject) else { return true }
+        // Those of others count whether this is one of them or not: the answer does not tell.
+        return ownPaths.count < Self.mostPathsOfUser && allPaths.count < Self.mostPaths
     }
 
     private mutating func set(_ own: [Observation], of client: ClientID) {

@@ -24,6 +24,11 @@ extension Supervision {
         }
     }
 
+    /// The reasons that the client's observations may give.
+    func observedReasons(of client: ClientID) -> WakeReasons {
+        observations(of: client).reduce(into: []) { $0.formUnion($1.subject.reason) }
+    }
+
     private func reasonsToTell(_ client: ClientID) -> WakeReasons {
         var reasons: WakeReasons = []
         for observation in observations(of: client)
@@ -35,24 +40,26 @@ extension Supervision {
 
     /// The occurrences of which a wake tells.
     ///
-    /// - Returns: a range of `ActionBuffer.observed`.
+    /// - Returns: a range of `ActionBuffer.observed`, and the reasons that go with these.
     mutating func takeOccurrences(
         of client: ClientID, isRepeated: Bool, into actions: inout ActionBuffer
-    ) -> Range<Int> {
+    ) -> (Range<Int>, WakeReasons) {
         let start = actions.observed.count
-        guard observations.table.contains(client.slot) else { return start..<start }
+        var reasons: WakeReasons = []
+        guard observations.table.contains(client.slot) else { return (start..<start, reasons) }
         let told = Observation.Telling.told(clients[client.id].lastWakeID)
         for (index, observation) in observations.table[client.slot].enumerated() {
             guard observation.telling == .repeating || observation.telling == .pending && !isRepeated,
                 isWanted(observation.subject, client), let latest = observation.latest
             else { continue }
             observations.table[client.slot][index].telling = told
+            reasons.formUnion(observation.subject.reason)
             actions.observed.append(
                 ObservedOccurrence(
                     name: observation.name, occurrence: latest.occurrence, isSimulated: latest.isSimulated))
         }
         if actions.observed.count > start { recordObservations(of: client) }
-        return start..<actions.observed.count
+        return (start..<actions.observed.count, reasons)
     }
 
     /// The client has no process any more, or another one.
@@ -154,7 +161,7 @@ extension LocationService {
 extension Region {
     /// Precise enough for its edge.
     var demand: ObservationDemand.Location {
-        .init(accuracy: radius < 500 ? 8 : radius < 5_000 ? 6 : 5, distance: UInt32(margin / 2))
+        .init(accuracy: radius < 500 ? 8 : radius < 5_000 ? 6 : 5, distance: UInt32(min(margin, radius) / 2))
     }
 }
 

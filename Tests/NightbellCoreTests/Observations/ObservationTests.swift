@@ -65,6 +65,60 @@ struct ObservationTests {
         #expect(isOutOfReach == [true, false])
     }
 
+    /// One that is replaced frees its place, and a place is needed only for what is observed by its path.
+    @Test func placesAreOfTheirUserAndOfPathsAlone() throws {
+        var bench = Bench {
+            $0.quotas.observationsPerClient = 128
+            $0.quotas.observationsPerUser = 128
+        }
+        let modes: Modes = [.location, .bluetoothCentral, .externalAccessory]
+        let clients = try [1, 1, 2, 3, 4, 5, 6].map { try bench.register(user: UserID($0), modes: modes) }
+        func observe(_ name: String, _ subject: Subject, _ index: Int) -> Answer? {
+            bench.say(.observe(name: name, subject), from: clients[index])
+            return bench.answer
+        }
+        let refused = Answer.refused(.tooManyObservations)
+        for number in 0..<40 {
+            let centre = try #require(position(Double(number) * 1_000))
+            let region = try #require(Region(centre: centre, radius: 100))
+            #expect(observe("region.\(number)", .region(region), 0) == .done)
+        }
+        for number in 0..<32 {
+            let path = "\(Self.device)/\(number)"
+            let subject: Subject = number % 2 == 0 ? .bluetoothDevice(path) : .characteristic(path)
+            #expect(observe("path.\(number)", subject, 0) == .done)
+        }
+        #expect(observe("more", .accessory("/dev/more"), 0) == refused)
+        #expect(observe("more", .accessory("/dev/more"), 1) == refused)
+        #expect(observe("more", .bluetoothDevice(Self.device + "/0"), 1) == .done, "its user observes it")
+        #expect(observe("path.0", .accessory("/dev/more"), 0) == refused, "the other still observes it")
+        #expect(observe("path.1", .accessory("/dev/more"), 0) == .done)
+        // The machine's places are full: whether another observes a device makes no difference.
+        for index in 2..<6 {
+            for number in 0..<32 {
+                #expect(
+                    observe("\(number)", .accessory("/dev/\(index).\(number)"), index)
+                        == (index == 5 && number == 31 ? refused : .done))
+            }
+        }
+        #expect(observe("it", .accessory("/dev/more"), 6) == refused)
+        #expect(observe("it", .accessory("/dev/new"), 6) == refused)
+        #expect(observe("it", .bluetoothDevice(Self.device + "/0"), 6) == .done, "another kind")
+    }
+
+    @Test func oneIsReplacedAtTheQuota() throws {
+        var bench = Bench {
+            $0.quotas.observationsPerClient = 2
+            $0.quotas.observationsPerUser = 2
+        }
+        let client = try bench.register(modes: .externalAccessory)
+        for (name, path) in [("a", "/dev/a"), ("b", "/dev/b"), ("a", "/dev/c")] {
+            bench.say(.observe(name: name, .accessory(path)), from: client)
+            #expect(bench.answer == .done)
+        }
+        #expect(bench.core.observationDemand.accessories == ["/dev/b", "/dev/c"])
+    }
+
     /// The demand has only the things that clients want at present.
     @Test func onlyWhatIsWantedIsDemanded() throws {
         var bench = Bench()
@@ -182,5 +236,76 @@ struct ObservationTests {
         }
         bench.suspend(client)
         #expect(bench.turn(.fact(.characteristic(Self.device + "0", [7]))).wakes.isEmpty)
+    }
+
+    /// A new process without the mode is told of nothing, also if something else has launched it.
+    @Test(arguments: [false, true]) func aProcessWithoutTheModeIsToldOfNothing(isRequested: Bool) throws {
+        var bench = Bench()
+        let client = try observe(&bench, .bluetoothDevice(Self.device))
+        bench.turn(.fact(.bluetooth([Self.device: .absent])))
+        bench.suspend(client)
+        bench.turn(.ended(client, .failed))
+        bench.pass(.seconds(1))
+        #expect(bench.turn(.fact(.bluetooth([Self.device: .present(node: "")]))).contains(.launch(client)))
+        if isRequested { bench.command(.wake, client) }
+        var registration = try #require(bench.core.registration(of: client))
+        registration.modes = .voip
+        let wakes = bench.turn(.rejoined(client, registration, Bench.key)).wakes
+        #expect(wakes.map(\.reasons) == (isRequested ? [.request] : []))
+        #expect(bench.actions.observed.isEmpty && bench.core.neededFacts.isEmpty)
+    }
+
+    /// The last of several wakes that a client has not read tells of all that happened.
+    @Test func aRepeatedWakeHasTheReasonsOfEarlierOnes() throws {
+        var bench = Bench()
+        bench.core.notesChanges = true
+        let client = try observe(&bench, .accessory(Self.accessory))
+        let registration = try #require(bench.core.registration(of: client))
+        bench.turn(.fact(.accessories([Self.accessory: .absent])))
+        bench.suspend(client)
+        #expect(bench.turn(.fact(.accessories([Self.accessory: .present(node: "")]))).wakes.count == 1)
+        #expect(bench.command(.wake, client).wakes.map(\.reasons) == [.request])
+        var old = RecoverySnapshot.Client(id: client, registration: registration, registeredAt: bench.now)
+        old.state = (bench.core.row(of: client), bench.core.statistics(of: client))
+        old.observations = bench.core.observationSnapshot(of: client)
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = [old]
+        bench.actions.removeAll()
+        bench.core = try Supervision(
+            settings: bench.core.settings, restoring: snapshot, at: bench.now, into: &bench.actions)
+        bench.core.endTurn(at: bench.now, into: &bench.actions)
+        let wake = try #require(bench.actions.actions.wakes.first)
+        #expect(wake.isRepeated && wake.reasons == [.request, .device])
+        #expect(bench.actions.observed[wake.observed].map(\.occurrence) == [.connected(node: "")])
+    }
+
+    /// Others may cause these wakes at any pace.
+    @Test(arguments: [Subject.bluetoothDevice(device), .characteristic(device), .accessory(accessory)])
+    func theWakeLimitAppliesToThem(_ subject: Subject) throws {
+        var bench = Bench { $0.wakes.limit = 3 }
+        let client = try observe(&bench, subject)
+        func facts(_ presence: Presence) -> [Fact] {
+            [.bluetooth([Self.device: presence]), .accessories([Self.accessory: presence])]
+        }
+        for fact in facts(.absent) { bench.turn(.fact(fact)) }
+        for number in 0..<6 {
+            bench.suspend(client)
+            for fact in facts(number % 2 == 0 ? .present(node: "") : .absent) { bench.turn(.fact(fact)) }
+            bench.turn(.fact(.characteristic(Self.device, [1])))
+        }
+        #expect(bench.counters(client)[.wakes] == 6)
+        #expect(bench.counters(client)[.wakeLimitExceeded] == 3)
+    }
+
+    /// All that happens until it runs counts as one wake.
+    @Test func aLaunchCountsOnce() throws {
+        var bench = Bench { $0.wakes.limit = 1 }
+        let client = try observe(&bench, .characteristic(Self.device))
+        bench.suspend(client)
+        bench.turn(.ended(client, .failed))
+        for _ in 0..<4 { bench.turn(.fact(.characteristic(Self.device, [1]))) }
+        #expect(bench.core.state(of: client) == .dormant)
+        #expect(bench.core.usage.map(\.usage.wakes) == [1])
+        #expect(bench.counters(client)[.wakeLimitExceeded] == 0)
     }
 }

@@ -53,4 +53,26 @@ struct PositionTests {
         }
         #expect(told == [.entered, .exited, .entered, .exited, .entered])
     }
+
+    /// A machine that is first seen near the edge, and outside, enters once it is inside.
+    @Test func oneThatStartsAtTheEdgeEnters() throws {
+        var bench = Bench()
+        let client = try bench.register(modes: .location)
+        let region = try #require(Region(centre: position(0, 0), radius: 1_000))
+        bench.say(.observe(name: "home", .region(region)), from: client)
+        bench.turn(.fact(.position(try position(0, 1_050 / 111_195))))
+        #expect(bench.actions.observed.isEmpty)
+        bench.turn(.fact(.position(try position(0, 900 / 111_195))))
+        #expect(bench.actions.observed.map(\.occurrence) == [.entered])
+    }
+
+    /// A movement from the edge to the centre is reported.
+    @Test(arguments: [(10.0, 5), (50, 25), (100, 25), (1_000, 50), (10_000, 500)] as [(Double, UInt32)])
+    func theDistanceThatARegionNeeds(radius: Double, distance: UInt32) throws {
+        var bench = Bench()
+        let client = try bench.register(modes: .location)
+        let region = try #require(Region(centre: position(0, 0), radius: radius))
+        bench.say(.observe(name: "home", .region(region)), from: client)
+        #expect(bench.core.observationDemand.location?.distance == distance)
+    }
 }
