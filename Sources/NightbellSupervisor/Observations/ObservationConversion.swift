@@ -40,21 +40,43 @@ extension Subject {
             else { return nil }
             self = .region(region)
         case .bluetoothDevice(let path)?:
-            guard Self.isPath(path) else { return nil }
+            guard Self.isObjectPath(path) else { return nil }
             self = .bluetoothDevice(path)
         case .characteristic(let path)?:
-            guard Self.isPath(path) else { return nil }
+            guard Self.isObjectPath(path) else { return nil }
             self = .characteristic(path)
         case .accessory(let name)?:
-            guard Self.isPath(name), name.hasPrefix("/dev/") else { return nil }
+            guard Self.isDeviceName(name) else { return nil }
             self = .accessory(name)
         case nil:
             return nil
         }
     }
 
-    private static func isPath(_ path: String) -> Bool {
-        path.hasPrefix("/") && path.utf8.count <= longestPath && !path.utf8.contains(0)
+    /// By the rules of D-Bus, which would end a connection for another one.
+    private static func isObjectPath(_ path: String) -> Bool {
+        guard path.utf8.first == UInt8(ascii: "/"), path.utf8.count <= longestPath else { return false }
+        return path.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .allSatisfy { element in
+                !element.isEmpty
+                    && element.allSatisfy { byte in
+                        switch byte {
+                        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"):
+                            true
+                        default: false
+                        }
+                    }
+            }
+    }
+
+    /// Whether this is a name below `/dev` that leads to no other directory.
+    private static func isDeviceName(_ name: String) -> Bool {
+        guard name.hasPrefix("/dev/"), name.utf8.count <= longestPath, !name.utf8.contains(0) else {
+            return false
+        }
+        return name.dropFirst("/dev/".count).split(separator: "/", omittingEmptySubsequences: false)
+            .allSatisfy { !$0.isEmpty && $0 != "." && $0 != ".." }
     }
 
     func wire(named name: String) -> WireObserve {

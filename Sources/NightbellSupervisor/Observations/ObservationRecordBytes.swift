@@ -29,9 +29,8 @@ enum ObservationRecordBytes {
         var observations: [Observation] = []
         for stored in try StoredObservations(key, record).observations {
             let observe = try WireObserve(key, Array(stored.observe))
-            guard let subject = Subject(observe) else {
-                throw RecordError(key: key, problem: "has no valid subject")
-            }
+            // Another version of the supervisor may have accepted it. The others are kept.
+            guard let subject = Subject(observe) else { continue }
             var observation = Observation(name: observe.name, subject)
             if let known = Occurrence(try WireOccurrence(key, Array(stored.known))) {
                 observation.known = Observation.Known(known, at: Instant(nanoseconds: stored.knownAtNs))

@@ -274,7 +274,12 @@ import Testing
         #expect(code(voip, "it", .region(.with { $0.radiusM = 100 })) == .modeRequired)
         for subject in [
             .accessory("/etc/passwd"), .accessory("/dev/" + String(repeating: "x", count: 251)),
-            .bluetoothDevice("hci0"), .region(.with { $0.radiusM = 9 }), .location(.init()),
+            .accessory("/dev/"), .accessory("/dev/../etc/passwd"), .accessory("/dev/./one"),
+            .accessory("/dev/serial/"),
+            .bluetoothDevice("hci0"), .bluetoothDevice("/"), .bluetoothDevice("/a b"),
+            .characteristic("/a//b"),
+            .characteristic("/a/b/"), .characteristic("/a/ä"), .region(.with { $0.radiusM = 9 }),
+            .location(.init()),
             .region(
                 .with {
                     $0.radiusM = 100; $0.latitudeDegrees = .nan
