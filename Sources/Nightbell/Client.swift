@@ -247,7 +247,8 @@ public final class Client: Sendable {
     ///
     /// Observations stay with a client that can be launched while it has no process, and launch it, except of
     /// ``Subject/continuousLocation(distance:accuracy:)`` and ``Subject/foregroundLocation(distance:accuracy:)``. After a quit by
-    /// its user only location services remain. A new process may call this again or not.
+    /// its user only location services remain. A new process should call this again, although it inherits them: what it has
+    /// asked for itself is asked for again when a supervisor has started without the records of the one before.
     ///
     /// - Parameter name: 1 to 64 bytes.
     /// - Throws: ``NightbellError/Code/modeRequired``: ``Mode/location``, ``Mode/bluetoothCentral`` or

@@ -12,9 +12,9 @@ struct SimulateCommand: ParsableCommand {
             location: the machine has moved to --moved LATITUDE,LONGITUDE, or has entered or left the region that the client \
             observes under the name given by --observation.
             device: an accessory or a Bluetooth device that it observes under that name is connected or disconnected, or a \
-            characteristic has a new --value.
+            characteristic has a new --value. An accessory is connected as its --node, such as /dev/ttyACM0.
 
-            For the owner of the client, and root. nightbell watch shows it as simulated.
+            For the owner of the client, and root. nightbell watch shows the first four as simulated, and the others as observed, with the word simulated.
             """)
 
     @Argument(help: "What happens: \(Self.names.joined(separator: ", ")).", transform: Self.event)
@@ -29,6 +29,8 @@ struct SimulateCommand: ParsableCommand {
     var moved: Occurrence.Position?
     @Flag(help: "What has happened to a region or a device.")
     var happening: Happening?
+    @Option(help: "With --connected: the device node of an accessory.")
+    var node: String?
     @Option(
         help: "With device: the new value of a characteristic, in hexadecimal digits.",
         transform: Self.bytes)
@@ -86,7 +88,7 @@ struct SimulateCommand: ParsableCommand {
         switch (event, happening) {
         case (.location, .entered?): kinds.append(.entered)
         case (.location, .exited?): kinds.append(.exited)
-        case (.device, .connected?): kinds.append(.connected(node: ""))
+        case (.device, .connected?): kinds.append(.connected(node: node ?? ""))
         case (.device, .disconnected?): kinds.append(.disconnected)
         default: break
         }
@@ -99,7 +101,7 @@ struct SimulateCommand: ParsableCommand {
         switch event {
         case .machine(let event):
             guard !launch || event == .fetch else { throw ValidationError("--launch goes with fetch.") }
-            guard observation == nil, moved == nil, happening == nil, value == nil else {
+            guard observation == nil, moved == nil, happening == nil, value == nil, node == nil else {
                 throw ValidationError("--observation goes with location and device.")
             }
         case .location, .device:
@@ -111,6 +113,9 @@ struct SimulateCommand: ParsableCommand {
                     Give --observation, and with location one of --moved, --entered and --exited, with device one of \
                     --connected, --disconnected and --value.
                     """)
+            }
+            guard node == nil || happening == .connected else {
+                throw ValidationError("--node goes with --connected.")
             }
         }
     }
