@@ -14,7 +14,8 @@ struct SimulateCommand: ParsableCommand {
             device: an accessory or a Bluetooth device that it observes under that name is connected or disconnected, or a \
             characteristic has a new --value. An accessory is connected as its --node, such as /dev/ttyACM0.
 
-            For the owner of the client, and root. nightbell watch shows the first four as simulated, and the others as observed, with the word simulated.
+            For the owner of the client, and root. nightbell watch shows the first four as simulated, and the others as observed, \
+            with the word simulated.
             """)
 
     @Argument(help: "What happens: \(Self.names.joined(separator: ", ")).", transform: Self.event)
