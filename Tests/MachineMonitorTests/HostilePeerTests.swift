@@ -31,7 +31,8 @@ struct HostilePeerTests {
         #expect(sent > (attack == .huge ? 5 : 2_000), "the attack was none: \(sent) messages")
         let elapsed = Double(BootClock.now() - start) / 1_000_000_000
         let share = (try processorTime(of: monitor.pid) - time) / elapsed
-        #expect(share < 0.2, "\(attack) took \(share) of the time")
+        // A tenth is meant; what the kernel does for it comes on top, and more on a busy machine.
+        #expect(share < 0.3, "\(attack) took \(share) of the time")
 
         // An honest player, behind all that the attack has left in the queues.
         let mock = try MockService(
