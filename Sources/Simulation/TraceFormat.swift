@@ -208,13 +208,14 @@ package enum TraceFormat {
 
     /// The counters that differ between two sets.
     static func difference(_ recorded: Counters, _ happened: Counters, of owner: String) -> String {
-        let differences = zip(Mirror(reflecting: recorded).children, Mirror(reflecting: happened).children)
-            .compactMap { left, right -> String? in
-                guard let recorded = left.value as? UInt64, let happened = right.value as? UInt64,
-                    recorded != happened
-                else { return nil }
-                return "\(left.label ?? "?") of \(owner): \(recorded) recorded, \(happened) happened"
-            }
+        var differences = Counter.allCases.filter { recorded[$0] != happened[$0] }.map {
+            "\($0) of \(owner): \(recorded[$0]) recorded, \(happened[$0]) happened"
+        }
+        if recorded.asleepNanoseconds != happened.asleepNanoseconds {
+            differences.append(
+                "time asleep of \(owner): \(recorded.asleepNanoseconds) ns recorded, "
+                    + "\(happened.asleepNanoseconds) ns happened")
+        }
         return differences.joined(separator: "; ")
     }
 }

@@ -27,10 +27,15 @@ extension World {
         let streams = fact.value?.streaming
         machine.hasStreams[user] = streams != nil
         let named = streams ?? fact.value?.playing ?? []
-        for client in clients where client.user == user && hasAudio(client) {
+        for client in clients where client.user == user {
+            let isNamed = hasAudio(client) && named.contains(client.id)
+            // Of others the report says nothing new.
+            guard isNamed || client.hasReportedMedia else { continue }
+            client.hasReportedMedia = hasAudio(client) && (isNamed || streams == nil)
+            guard hasAudio(client) else { continue }
             noteTime(client)
             client.isTouched = true
-            if named.contains(client.id) {
+            if isNamed {
                 client.mediaUntil = .distantFuture
                 coverage.streams += 1
             } else {
@@ -58,6 +63,7 @@ extension World {
         let known = min(client.mediaUntil, now + settings.budgets.mediaHold)
         let until = core.mediaUntil(of: client.id) ?? Instant(nanoseconds: .min)
         defer { client.mediaUntil = until }
+        client.hasReportedMedia = core.mediaUntil(of: client.id) != nil
         guard hasAudio(client) else { return }
         require(.media, known <= now || until >= known, "the media of \(client.name) is forgotten")
         require(
