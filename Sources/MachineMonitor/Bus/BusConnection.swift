@@ -109,15 +109,12 @@ final class BusConnection {
         closeBus()
         for entry in clients { entry.client?.busClosed(reason: reason) }
         if hasExisted, BootClock.now() - openedAt > 60_000_000_000 { failures = 0 }
-        watchSocket()
-        // A socket that does not exist need not be tried: its coming is reported.
-        if failures < Self.pauses.count || hasExisted, mayListen {
+        if failures < Self.pauses.count || hasExisted {
             reconnecting?.set(milliseconds: Self.pauses[min(failures, Self.pauses.count - 1)])
         }
         failures += 1
+        watchSocket()
     }
-
-    private var mayListen: Bool { Self.path(in: address).map { unsafe access($0, F_OK) == 0 } ?? true }
 
     private func closeBus() {
         processing?.deadline = nil

@@ -50,10 +50,7 @@ final class DeviceSource: Source {
     private func report() {
         var devices = WireMonitorReport.Devices()
         for name in names {
-            guard let node = Self.node(of: name) else {
-                devices.absent.append(name)
-                continue
-            }
+            guard let node = Self.node(of: name) else { continue }
             var device = WireMonitorReport.Devices.Device()
             device.name = name
             device.node = node

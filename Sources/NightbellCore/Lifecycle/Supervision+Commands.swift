@@ -81,12 +81,7 @@ extension Supervision {
         case .launching:
             kill(client, .quitByUser, at: now, into: &actions)
         case .dormant:
-            guard staysForLocation(client) else {
-                forget(client, at: now, into: &actions)
-                break
-            }
-            leaveForLocation(client, into: &actions)
-            clients[client.id].lifecycle.becomeDormant(.resting)
+            forget(client, at: now, into: &actions)
         case .suspended:
             noteEndOfSleep(client, at: now)
             kill(client, .quitByUser, at: now, into: &actions)

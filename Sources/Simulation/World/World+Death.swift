@@ -84,7 +84,6 @@ extension World {
         }
         isGathering = false
         undisturbed = nil
-        isAboutMedia = false
         for (token, offload) in log.offloads {
             guard let socket = socket(token) else { continue }
             let wasActive = offload.wasActive

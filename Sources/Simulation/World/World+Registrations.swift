@@ -65,8 +65,7 @@ extension World {
             .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
-            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation,
-            .tooManyObservations:
+            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch:
             isRight = false
         case .noSuchClient:
             isRight = !asked.isNew && asked.client == nil
