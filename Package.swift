@@ -27,6 +27,7 @@ let package = Package(
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
         .executable(name: "parrot", targets: ["parrot"]),
+        .executable(name: "mode-example", targets: ["mode-example"]),
         .executable(name: "echo-server", targets: ["echo-server"]),
         .executable(name: "line-server", targets: ["line-server"]),
         .executable(name: "chat-server", targets: ["chat-server"]),
@@ -231,6 +232,9 @@ let package = Package(
             name: "parrot", dependencies: ["Nightbell"], path: "Examples/Parrot", packageAccess: false,
             swiftSettings: settings),
         .executableTarget(
+            name: "mode-example", dependencies: ["Nightbell"], path: "Examples/Modes", packageAccess: false,
+            swiftSettings: settings),
+        .executableTarget(
             name: "echo-server", dependencies: ["NightbellParking"], path: "Examples/EchoServer",
             swiftSettings: settings),
         // Compiled like a program of another package: it sees only public declarations.
@@ -385,7 +389,8 @@ let package = Package(
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "nightbell", "nightbell-monitor", "nightbell-phone",
+                "EdgeTestSupport", "LinuxSystem", "mode-example", "nightbell", "nightbell-monitor",
+                "nightbell-phone",
                 "nightbelld", "parrot", "scripted-client",
             ],
             swiftSettings: settings),

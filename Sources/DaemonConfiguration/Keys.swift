@@ -68,6 +68,9 @@ package enum Keys {
         .duration(
             "budgets.mediaLapse", \.supervision.budgets.mediaLapse,
             "How long media counts as playing after its last sign."),
+        .duration(
+            "budgets.mediaHold", \.supervision.budgets.mediaHold,
+            "How long media that played counts as playing while nothing is known about it."),
     ]
 
     private static let keepAlive: [Key] = [
@@ -227,6 +230,13 @@ package enum Keys {
             "sleep.delay", \.supervision.sleep.delay,
             "How long the machine's sleep is delayed for that at most; logind permits InhibitDelayMaxSec (5s)."
         ),
+        .count(
+            "location.significantDistance", \.supervision.location.significantDistance, 10...1_000_000,
+            "A significant change of the location is this many metres from where the client was last told it is."
+        ),
+        .duration(
+            "location.significantInterval", \.supervision.location.significantInterval,
+            "The shortest time between two significant changes of the location that a client is told of."),
     ]
 
     private static let quotas: [Key] = [
@@ -242,6 +252,12 @@ package enum Keys {
         .count(
             "quotas.backgroundTasksPerClient", \.supervision.quotas.backgroundTasksPerClient, 1...1_024,
             "Open background tasks of one client."),
+        .count(
+            "quotas.observationsPerClient", \.supervision.quotas.observationsPerClient, 0...128,
+            "Observations of one client."),
+        .count(
+            "quotas.observationsPerUser", \.supervision.quotas.observationsPerUser, 0...100_000,
+            "Observations of one uid. They may name 32 devices or characteristics; of all 128 of a kind."),
         .count(
             "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,
             "The size of the state that a client may save for its next process."),

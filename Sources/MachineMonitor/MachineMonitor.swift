@@ -15,6 +15,8 @@ package final class MachineMonitor {
     private var output: DescriptorWatch?
     private let context: SourceContext
     private var sources: [WireMonitorSource: any Source] = [:]
+    /// Of the last demand.
+    private var number: UInt64 = 0
     /// The reason of the end, if it is not the end of the connection.
     private var failure: MonitorError?
 
@@ -86,6 +88,8 @@ package final class MachineMonitor {
     }
 
     private func update(_ demand: WireMonitorDemand) {
+        let isAnew = demand.number != number
+        number = demand.number
         let demanded = Set(demand.sources)
         for kind in Array(sources.keys) where !demanded.contains(kind) {
             sources[kind] = nil
@@ -94,6 +98,7 @@ package final class MachineMonitor {
         // In the order in which they are named: it is the supervisor's order of importance.
         for kind in demand.sources {
             if let source = sources[kind] {
+                if isAnew, kind.isOfObservations { context.reports.renew(kind) }
                 source.update(demand)
             } else if let source = make(kind) {
                 sources[kind] = source
@@ -156,6 +161,16 @@ package final class MachineMonitor {
             try output?.setArmed(waits)
         } catch {
             end(.loop(error))
+        }
+    }
+}
+
+extension WireMonitorSource {
+    /// Whether its level is about the subjects of observations, of which the supervisor forgets those that it does not demand.
+    fileprivate var isOfObservations: Bool {
+        switch self {
+        case .location, .bluetooth, .devices: true
+        case .network, .power, .sleep, .users, .audio, .unspecified, .UNRECOGNIZED: false
         }
     }
 }

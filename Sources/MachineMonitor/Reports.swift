@@ -47,6 +47,18 @@ package final class Reports {
         put(.source(source), .source(state))
     }
 
+    /// The source's level is sent again: the supervisor forgets what it does not demand for a moment.
+    func renew(_ source: WireMonitorSource) {
+        guard let level = sent.removeValue(forKey: .level(source)), pending[.level(source)] == nil else {
+            return
+        }
+        pending[.level(source)] = level
+        order.append(.level(source))
+    }
+
+    /// The source's level is not known any more.
+    func forgetLevel(_ source: WireMonitorSource) { forget(.level(source)) }
+
     func report(characteristic path: String, _ value: [UInt8]) {
         var report = WireMonitorReport.CharacteristicValue()
         report.path = path

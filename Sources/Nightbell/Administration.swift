@@ -125,6 +125,17 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.simulate(message), "Simulate")
     }
 
+    /// Has the supervisor treat a client as if something had happened to the subject of one of its observations.
+    ///
+    /// - Throws: ``NightbellError/Code/noSuchObservation``; ``NightbellError/Code/illegalState`` if the client is not to be
+    ///   told of it now, such as of a movement in the background.
+    public mutating func simulate(_ occurrence: Occurrence, _ identifier: String) throws(NightbellError) {
+        var message = WireSimulate()
+        message.identifier = identifier
+        message.occurrence = occurrence.wire
+        try connection.expectDone(.simulate(message), "Simulate")
+    }
+
     /// Has the supervisor relieve memory pressure: it ends a few of the largest suspended clients that can be
     /// launched again.
     public mutating func relieveMemory() throws(NightbellError) {

@@ -80,6 +80,7 @@ extension ClientInfo {
         launchesInRow = Int(clamping: wire.launchesInRow)
         wantsNetworkChanges = wire.wantsNetworkChanges
         fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
+        observations = wire.observations.compactMap(Observation.init)
     }
 }
 
@@ -114,6 +115,18 @@ extension ClientInfo.Socket {
         survives = wire.survives
         receiveBuffer = Int(wire.receiveBuffer)
         dropped = Int(clamping: wire.dropped)
+    }
+}
+
+extension ClientInfo.Observation {
+    /// nil: it is from a newer supervisor.
+    init?(_ wire: WireClientInfo.Observation) {
+        guard let subject = Subject(wire.observe) else { return nil }
+        name = wire.observe.name
+        self.subject = subject
+        latest = Occurrence(wire.latest)
+        latestAgo = latest == nil ? nil : .milliseconds(Int64(clamping: wire.latestAgoMs))
+        isTold = wire.isTold
     }
 }
 

@@ -180,6 +180,18 @@ public struct ClientInfo: Sendable, Hashable {
         public var unfinishedInRow: Int
     }
 
+    /// One of a client's observations.
+    public struct Observation: Sendable, Hashable {
+        public var name: String
+        public var subject: Subject
+        /// nil: nothing has happened yet.
+        public var latest: Occurrence?
+        /// The time since then.
+        public var latestAgo: Duration?
+        /// The client has been told of it, or is being told.
+        public var isTold: Bool
+    }
+
     public var identifier: String
     public var clientID: String
     public var processID: Int32
@@ -221,6 +233,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var wantsNetworkChanges: Bool
     /// Its fetches; nil: it has never asked for any.
     public var fetch: Fetch?
+    /// Only from ``Administration/show(_:)``.
+    public var observations: [Observation]
 }
 
 /// Something that happened to a client.

@@ -240,6 +240,29 @@ public final class Client: Sendable {
         _ = try session.request(.setFetchInterval(interval))
     }
 
+    // MARK: Observations
+
+    /// Has the client woken when something happens to `subject`: ``Wake/occurrences`` tells what. Replaces the observation of
+    /// the same name.
+    ///
+    /// Observations stay with a client that can be launched while it has no process, and launch it, except of
+    /// ``Subject/continuousLocation(distance:accuracy:)`` and ``Subject/foregroundLocation(distance:accuracy:)``. After a quit by
+    /// its user only location services remain. A new process should call this again, although it inherits them: what it has
+    /// asked for itself is asked for again when a supervisor has started without the records of the one before.
+    ///
+    /// - Parameter name: 1 to 64 bytes.
+    /// - Throws: ``NightbellError/Code/modeRequired``: ``Mode/location``, ``Mode/bluetoothCentral`` or
+    ///   ``Mode/externalAccessory``; ``NightbellError/Code/tooManyObservations``;
+    ///   ``NightbellError/Code/invalidArgument`` if a value is out of its range.
+    public func observe(_ name: String, _ subject: Subject) throws(NightbellError) {
+        _ = try session.request(.observe(name, subject))
+    }
+
+    /// Ends an observation; does nothing if there is none of this name.
+    public func stopObserving(_ name: String) throws(NightbellError) {
+        _ = try session.request(.stopObserving(name))
+    }
+
     // MARK: Assertions
 
     /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget
@@ -279,7 +302,8 @@ public final class Client: Sendable {
     }
 
     /// Reports that media plays or is recorded, which delays suspension for 5 s by default: repeat it while
-    /// it lasts. Needs ``Mode/audio``.
+    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, this has no effect: there a stream of the client's delays suspension
+    /// for as long as it runs.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving

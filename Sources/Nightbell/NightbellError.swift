@@ -66,6 +66,10 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case tooManySockets
         /// No fetch is going on that this wake told of.
         case noFetch
+        /// This client or this user observes as much as it may.
+        case tooManyObservations
+        /// The client has no observation of this name, or that cannot happen to its subject.
+        case noSuchObservation
         /// The supervisor does not know how to start this program, or may not: see `nightbell run` and manifests.
         case cannotLaunch
         /// The state is larger than the limit of this client or this user.
@@ -182,6 +186,8 @@ extension NightbellError.Code {
         case .socketError: self = .socketError
         case .tooManySockets: self = .tooManySockets
         case .noFetch: self = .noFetch
+        case .tooManyObservations: self = .tooManyObservations
+        case .noSuchObservation: self = .noSuchObservation
         case .cannotLaunch: self = .cannotLaunch
         case .stateTooLarge: self = .stateTooLarge
         case .outOfDescriptors: self = .outOfDescriptors
@@ -228,6 +234,8 @@ extension NightbellError.Code {
         case .socketError: "The socket has a pending error"
         case .tooManySockets: "Too many parked sockets"
         case .noFetch: "No such fetch"
+        case .tooManyObservations: "Too many observations"
+        case .noSuchObservation: "No such observation"
         case .cannotLaunch: "The supervisor cannot launch this program"
         case .stateTooLarge: "The state is too large"
         case .outOfDescriptors: "The supervisor has no descriptor left"

@@ -168,6 +168,9 @@ public struct Wake: Sendable, Hashable {
     /// The supervisor's worker died and did not record whether this wake was sent. The library delivers each
     /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
+    /// The latest occurrence of each observation that has one; present with ``WakeReasons/location``,
+    /// ``WakeReasons/device`` and ``WakeReasons/bluetooth``.
+    public internal(set) var occurrences: [Occurrence] = []
     /// The time for the fetch; zero without ``WakeReasons/fetch``.
     package var fetchBudget: Duration = .zero
 

@@ -36,6 +36,9 @@ package enum Refusal: Sendable, Hashable {
     case noKeepAlive
     /// No fetch is going on that this wake told the client of.
     case noFetch
+    /// It has no observation of this name to which that could happen.
+    case noSuchObservation
+    case tooManyObservations
 }
 
 /// The result of a client's request.
@@ -83,6 +86,10 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
+    /// The reasons under the wake limit: others cause them.
+    static let ofTraffic: WakeReasons = [.socket, .clientMessage, .device, .bluetooth]
+    /// The reasons that come with observations.
+    package static let ofObservations: WakeReasons = [.location, .device, .bluetooth]
 }
 
 /// One wake, as it is delivered to the client.
@@ -91,6 +98,8 @@ package struct Wake: Sendable, Equatable {
     package var reasons: WakeReasons
     /// A range of `ActionBuffer.firedSockets`.
     package var sockets: Range<Int>
+    /// A range of `ActionBuffer.observed`.
+    package var observed: Range<Int> = 0..<0
     package var budget: Duration
     /// Zero if the client was not suspended.
     package var asleepFor: Duration
@@ -150,7 +159,7 @@ package enum Step: Sendable, Hashable, CaseIterable {
     case fetch
 }
 
-/// An event for the supervisor's observers. It is cheap to make, because it contains no text.
+/// An event for the supervisor's observers. It is cheap to make, because no text is formatted for it.
 package enum Trace: Sendable, Equatable {
     case registered
     case gone
@@ -185,6 +194,8 @@ package enum Trace: Sendable, Equatable {
     case unlockUnknown
     /// nil: it was not completed.
     case fetchEnded(FetchResult?)
+    /// Something has happened to the subject of one of its observations.
+    case observed(ObservedOccurrence)
     /// An administrator has asked for what follows.
     case simulated(Command)
 }
@@ -242,6 +253,7 @@ package enum Action: Sendable, Equatable {
 package struct ActionBuffer: Sendable {
     package var actions: [Action] = []
     package var firedSockets: [FiredSocket] = []
+    package var observed: [ObservedOccurrence] = []
     package var adoptions: [Result<SocketToken, Refusal>] = []
 
     package init() {}
@@ -249,6 +261,7 @@ package struct ActionBuffer: Sendable {
     package mutating func removeAll() {
         actions.removeAll(keepingCapacity: true)
         firedSockets.removeAll(keepingCapacity: true)
+        if !observed.isEmpty { observed.removeAll(keepingCapacity: true) }
         adoptions.removeAll(keepingCapacity: true)
     }
 

@@ -88,6 +88,9 @@ package enum ClientMessage: Sendable {
     case setKeepAliveTimeout(Duration)
     case clearKeepAliveTimeout
     case setMinimumFetchInterval(FetchInterval)
+    /// Wake it when something happens to this subject. Replaces its observation of the same name.
+    case observe(name: String, Subject)
+    case stopObserving(name: String)
     case beginBackgroundTask(name: String)
     case endBackgroundTask(UInt64)
     case backgroundTimeRemaining
@@ -146,6 +149,8 @@ package enum Event: Sendable {
     case registration(Registration, RequestKey)
     case message(ClientMessage, from: ClientID, RequestKey)
     case command(Command, ClientID, RequestKey)
+    /// An administrator has the client's observation of this name treated as if this had happened.
+    case simulate(Occurrence, observation: String, ClientID, RequestKey)
     /// An armed socket fired; it is no longer armed.
     case fired(SocketToken, Conditions)
     /// The same, and the edge has thawed the owner already (see `allowsEarlyThaw(of:)`). The conditions, which are

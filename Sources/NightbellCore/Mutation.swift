@@ -127,6 +127,20 @@ package enum Mutation: String, Sendable, CaseIterable {
     case believesAnyFetch
     /// A client that has failed is not kept for its next fetch.
     case forgetsFetchers
+    /// A client observes things without the mode for them …
+    case observesUndeclared
+    /// … or, with a service for the foreground, in the background.
+    case observesInBackground
+    /// Another client is woken as well when something observed happens …
+    case tellsOtherObservers
+    /// … or none is.
+    case forgetsOccurrences
+    /// A device of which nothing is known counts as absent.
+    case takesUnknownForAbsent
+    /// A client that has failed is not kept for what it observes.
+    case forgetsObservers
+    /// A client that was quit by its user keeps all its observations.
+    case relaunchesQuitForAnything
     /// A repeated request is carried out again.
     case repeatsRequests
     /// The reported end of a stream is not persisted …
@@ -177,8 +191,22 @@ package enum Mutation: String, Sendable, CaseIterable {
     case launchesLocked
     /// … or not once it is there.
     case forgetsUnlocked
-    /// … and fetches are forgotten.
+    /// … fetches are forgotten …
     case restoresWithoutFetches
+    /// … so are observations …
+    case restoresWithoutObservations
+    /// … or what was known of their subjects.
+    case restoresUnknownObservations
+    /// A client's word that it has media counts though PipeWire knows better.
+    case believesClaims
+    /// Media of which nothing is known counts as silent.
+    case silencesUnknown
+    /// Media that has ended keeps its client awake.
+    case hearsOldMedia
+    /// Media wakes a sleeping client.
+    case wakesForMedia
+    /// The media of one user keeps the clients of another one awake.
+    case mixesSessions
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

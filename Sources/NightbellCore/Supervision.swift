@@ -19,6 +19,7 @@ package struct Supervision: Sendable, Equatable {
     var schedule: KeepAliveSchedule
     /// The fetches of each identifier, and when the next ones are due.
     package internal(set) var fetches: FetchScheduler
+    package internal(set) var observations = Observations()
     /// The fetches that are going on, by the client's slot.
     var fetchRuns = SideTable<FetchRun>()
     /// The scheduler of the pings of sockets with a suspended owner.
@@ -92,9 +93,9 @@ package struct Supervision: Sendable, Equatable {
         guard !isStopping else { return nil }
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
-        let elapsing = earlier(schedule.nextDeadline, pings.nextDeadline).map {
-            $0.advanced(byNanoseconds: -machineSleptNanoseconds)
-        }
+        let elapsing = earlier(
+            earlier(schedule.nextDeadline, pings.nextDeadline), observations.due
+        ).map { $0.advanced(byNanoseconds: -machineSleptNanoseconds) }
         let prepared = earlier(machine.sleepPreparation?.until, fetchDeadline)
         return earlier(earlier(earlier(own, launchDeadline), elapsing), prepared)
     }
@@ -136,6 +137,8 @@ package struct Supervision: Sendable, Equatable {
             catchUp(client, at: now, into: &actions)
             obey(command, client, key, at: now, into: &actions)
             settle(client, at: now, into: &actions)
+        case .simulate(let occurrence, let name, let client, let key):
+            simulate(occurrence, name, client, key, at: now, into: &actions)
         case .fired(let token, let conditions), .thawedEarly(let token, let conditions):
             guard sockets.contains(token.id) else { return }
             let owner = sockets[token.id].owner
@@ -216,7 +219,10 @@ package struct Supervision: Sendable, Equatable {
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         // Before the keep-alives, which run along with any wake.
-        if !isStopping { runFetches(at: now, into: &actions) }
+        if !isStopping {
+            runFetches(at: now, into: &actions)
+            runObservations(at: now, into: &actions)
+        }
         prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)
         let isDue = runsAlong || schedule.isDue(at: elapsed(at: now)) || pings.isDue(at: elapsed(at: now))
@@ -258,7 +264,9 @@ package struct Supervision: Sendable, Equatable {
     ) {
         let previous = clients[client.id].lifecycle.state
         let heldLaunchSlot = clients[client.id].lifecycle.holdsLaunchSlot
+        countMedia(of: client, -1)
         input(&clients[client.id].lifecycle)
+        countMedia(of: client, 1)
         if heldLaunchSlot, !clients[client.id].lifecycle.holdsLaunchSlot, !mutated(.keepsLaunchSlots),
             !mutated(.launchesAll)
         {
@@ -269,6 +277,7 @@ package struct Supervision: Sendable, Equatable {
         clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: state)))
         noteForFetch(client, from: previous, to: state, at: now)
+        lookAtObservations(of: client, at: now)
     }
 
     /// Counts an event of a client.

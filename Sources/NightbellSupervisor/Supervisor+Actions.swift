@@ -118,7 +118,8 @@ extension Supervisor {
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
             let isUsual =
-                wake.fetchBudget == nil && returned.isEmpty && receiveBuffers.tokens(of: client).isEmpty
+                wake.fetchBudget == nil && wake.observed.isEmpty && returned.isEmpty
+                && receiveBuffers.tokens(of: client).isEmpty
             let isSent =
                 isUsual
                 ? send(WakePacket.bytes(of: wake, work.firedSockets[wake.sockets]), to: connection)

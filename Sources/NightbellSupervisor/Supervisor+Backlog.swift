@@ -15,6 +15,8 @@ enum PendingWork {
     case inspection(SocketToken)
     /// The sockets of a client, after a change of the network.
     case paths(ClientID)
+    /// Processes with media in a user's session, to be found among the clients.
+    case media(UserID)
 }
 
 /// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's turn.
@@ -145,6 +147,8 @@ extension Supervisor {
             flush()
         case .paths(let client):
             continueInspectingPaths(client)
+        case .media(let user):
+            continueFindingMedia(of: user)
         }
     }
 

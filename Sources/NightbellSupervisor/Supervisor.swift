@@ -55,6 +55,12 @@ public actor Supervisor {
     let durable: DurableState
     var memory: MemoryCare
     var monitor = MachineMonitor()
+    /// The monitors of sessions, by user.
+    var sessions: [UserID: SessionMonitor] = [:]
+    /// Monitors that were ended and cannot be reaped yet.
+    var endingMonitors: [MonitorProcess] = []
+    /// The number of monitors that were started so far.
+    var monitorsStarted: UInt64 = 0
     var alarm = MachineAlarm()
     /// Clients with sockets that are being inspected, because of a change of the network.
     var pathInspections: [ClientID: PathInspectionProgress] = [:]
@@ -222,6 +228,9 @@ public actor Supervisor {
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
+        for session in sessions.values {
+            if let due = session.monitor.nextDeadline { deadline = min(deadline ?? due, due) }
+        }
         if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         if case .lameDuck(let until) = phase { deadline = until }
         // With work left the next turn begins at once, without the timer's three system calls.

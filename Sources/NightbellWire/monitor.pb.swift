@@ -188,6 +188,11 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// MONITOR_SOURCE_BLUETOOTH: object paths of remote devices with connections to be reported.
   package var bluetoothDevices: [String] = []
 
+  /// Counts the changes of the last four fields. After each the levels of their sources are sent again, because
+  /// the supervisor forgets what it does not demand for a moment. Never 0: an empty packet would be taken for the
+  /// end of the connection.
+  package var number: UInt64 = 0
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct LocationDemand: Sendable {
@@ -450,6 +455,9 @@ package nonisolated struct WireMonitorReport: Sendable {
     /// those demanded devices that are connected, sorted
     package var connected: [String] = []
 
+    /// those that are not, also because there is no such device
+    package var disconnected: [String] = []
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -480,6 +488,9 @@ package nonisolated struct WireMonitorReport: Sendable {
 
     /// sorted by name
     package var present: [WireMonitorReport.Devices.Device] = []
+
+    /// the others; sorted
+    package var absent: [String] = []
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -519,7 +530,7 @@ nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -533,6 +544,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
       case 4: try { try decoder.decodeRepeatedStringField(value: &self.devices) }()
       case 5: try { try decoder.decodeRepeatedStringField(value: &self.characteristics) }()
       case 6: try { try decoder.decodeRepeatedStringField(value: &self.bluetoothDevices) }()
+      case 7: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
       default: break
       }
     }
@@ -561,6 +573,9 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if !self.bluetoothDevices.isEmpty {
       try visitor.visitRepeatedStringField(value: self.bluetoothDevices, fieldNumber: 6)
     }
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 7)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -571,6 +586,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.devices != rhs.devices {return false}
     if lhs.characteristics != rhs.characteristics {return false}
     if lhs.bluetoothDevices != rhs.bluetoothDevices {return false}
+    if lhs.number != rhs.number {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1086,7 +1102,7 @@ nonisolated extension WireMonitorReport.Location: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension WireMonitorReport.Bluetooth: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".Bluetooth"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}is_powered\0\u{1}connected\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}is_powered\0\u{1}connected\0\u{1}disconnected\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1096,6 +1112,7 @@ nonisolated extension WireMonitorReport.Bluetooth: SwiftProtobuf.Message, SwiftP
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularBoolField(value: &self.isPowered) }()
       case 2: try { try decoder.decodeRepeatedStringField(value: &self.connected) }()
+      case 3: try { try decoder.decodeRepeatedStringField(value: &self.disconnected) }()
       default: break
       }
     }
@@ -1108,12 +1125,16 @@ nonisolated extension WireMonitorReport.Bluetooth: SwiftProtobuf.Message, SwiftP
     if !self.connected.isEmpty {
       try visitor.visitRepeatedStringField(value: self.connected, fieldNumber: 2)
     }
+    if !self.disconnected.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.disconnected, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireMonitorReport.Bluetooth, rhs: WireMonitorReport.Bluetooth) -> Bool {
     if lhs.isPowered != rhs.isPowered {return false}
     if lhs.connected != rhs.connected {return false}
+    if lhs.disconnected != rhs.disconnected {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1156,7 +1177,7 @@ nonisolated extension WireMonitorReport.CharacteristicValue: SwiftProtobuf.Messa
 
 nonisolated extension WireMonitorReport.Devices: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".Devices"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}present\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}present\0\u{1}absent\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1165,6 +1186,7 @@ nonisolated extension WireMonitorReport.Devices: SwiftProtobuf.Message, SwiftPro
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.present) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.absent) }()
       default: break
       }
     }
@@ -1174,11 +1196,15 @@ nonisolated extension WireMonitorReport.Devices: SwiftProtobuf.Message, SwiftPro
     if !self.present.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.present, fieldNumber: 1)
     }
+    if !self.absent.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.absent, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireMonitorReport.Devices, rhs: WireMonitorReport.Devices) -> Bool {
     if lhs.present != rhs.present {return false}
+    if lhs.absent != rhs.absent {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -607,6 +607,12 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// no fetch is going on that this wake told of
   case noFetch // = 59
 
+  /// the quota of this client or uid, or all that can be observed
+  case tooManyObservations // = 60
+
+  /// of this client, or that cannot happen to its subject
+  case noSuchObservation // = 61
+
   /// a profile for other sockets, or the supervisor may not act on this one
   case profileNotForThis // = 58
   case UNRECOGNIZED(Int)
@@ -657,6 +663,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 57: self = .opaqueSocket
     case 58: self = .profileNotForThis
     case 59: self = .noFetch
+    case 60: self = .tooManyObservations
+    case 61: self = .noSuchObservation
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -703,6 +711,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .opaqueSocket: return 57
     case .profileNotForThis: return 58
     case .noFetch: return 59
+    case .tooManyObservations: return 60
+    case .noSuchObservation: return 61
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -748,6 +758,8 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .invalidProfile,
     .opaqueSocket,
     .noFetch,
+    .tooManyObservations,
+    .noSuchObservation,
     .profileNotForThis,
   ]
 
@@ -906,6 +918,22 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .fetchDone(newValue)}
   }
 
+  package var observe: WireObserve {
+    get {
+      if case .observe(let v)? = body {return v}
+      return WireObserve()
+    }
+    set {body = .observe(newValue)}
+  }
+
+  package var stopObserving: WireStopObserving {
+    get {
+      if case .stopObserving(let v)? = body {return v}
+      return WireStopObserving()
+    }
+    set {body = .stopObserving(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -1042,6 +1070,8 @@ package nonisolated struct WireClientMessage: Sendable {
     case hibernate(WireHibernate)
     case setMinimumFetchInterval(WireSetMinimumFetchInterval)
     case fetchDone(WireFetchDone)
+    case observe(WireObserve)
+    case stopObserving(WireStopObserving)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -2126,6 +2156,9 @@ package nonisolated struct WireWake: Sendable {
   /// with WAKE_REASON_FETCH: send FetchDone within it, or be terminated
   package var fetchBudgetMs: UInt64 = 0
 
+  /// The latest occurrence of each observation that has one to be told; with WAKE_REASON_LOCATION, _DEVICE or _BLUETOOTH.
+  package var occurrences: [WireOccurrence] = []
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: Sendable {
@@ -2257,6 +2290,287 @@ package nonisolated struct WireRestartNoted: Sendable {
   package var restart: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Asks to be woken when something happens to a subject. Replaces the client's observation of this name. Answered with Done,
+/// or with Error MODE_REQUIRED, TOO_MANY_OBSERVATIONS or INVALID_ARGUMENT. A thing that is not known is no
+/// occurrence: the state in which a region or device is first found is not told, nor that it cannot be observed for a while.
+package nonisolated struct WireObserve: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 1 to 64 bytes
+  package var name: String = String()
+
+  package var subject: WireObserve.OneOf_Subject? = nil
+
+  /// MODE_LOCATION
+  package var location: WireObserve.Location {
+    get {
+      if case .location(let v)? = subject {return v}
+      return WireObserve.Location()
+    }
+    set {subject = .location(newValue)}
+  }
+
+  /// MODE_LOCATION
+  package var region: WireObserve.Region {
+    get {
+      if case .region(let v)? = subject {return v}
+      return WireObserve.Region()
+    }
+    set {subject = .region(newValue)}
+  }
+
+  /// MODE_BLUETOOTH_CENTRAL: that it connects or disconnects; BlueZ's object path
+  package var bluetoothDevice: String {
+    get {
+      if case .bluetoothDevice(let v)? = subject {return v}
+      return String()
+    }
+    set {subject = .bluetoothDevice(newValue)}
+  }
+
+  /// MODE_BLUETOOTH_CENTRAL: its notifications; BlueZ's object path
+  package var characteristic: String {
+    get {
+      if case .characteristic(let v)? = subject {return v}
+      return String()
+    }
+    set {subject = .characteristic(newValue)}
+  }
+
+  /// MODE_EXTERNAL_ACCESSORY: that it is attached or detached; its path below /dev
+  package var accessory: String {
+    get {
+      if case .accessory(let v)? = subject {return v}
+      return String()
+    }
+    set {subject = .accessory(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Subject: Equatable, Sendable {
+    /// MODE_LOCATION
+    case location(WireObserve.Location)
+    /// MODE_LOCATION
+    case region(WireObserve.Region)
+    /// MODE_BLUETOOTH_CENTRAL: that it connects or disconnects; BlueZ's object path
+    case bluetoothDevice(String)
+    /// MODE_BLUETOOTH_CENTRAL: its notifications; BlueZ's object path
+    case characteristic(String)
+    /// MODE_EXTERNAL_ACCESSORY: that it is attached or detached; its path below /dev
+    case accessory(String)
+
+  }
+
+  /// Where the machine is. The first known position is told.
+  package nonisolated struct Location: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var service: WireObserve.Location.Service = .unspecified
+
+    /// for the last two: the shortest movement to be told of; 0: any
+    package var distanceM: UInt32 = 0
+
+    /// for the last two: 1 country, 4 city, 5 neighborhood, 6 street, 8 exact; 0: exact
+    package var accuracy: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated enum Service: SwiftProtobuf.Enum, Swift.CaseIterable {
+      package typealias RawValue = Int
+      case unspecified // = 0
+
+      /// it is far (500 m) from where it was told to be, at most every 300 s
+      case significantChange // = 1
+
+      /// it has moved, while the client has a process
+      case continuous // = 2
+
+      /// it has moved, while the client is in the foreground
+      case foreground // = 3
+      case UNRECOGNIZED(Int)
+
+      package init() {
+        self = .unspecified
+      }
+
+      package init?(rawValue: Int) {
+        switch rawValue {
+        case 0: self = .unspecified
+        case 1: self = .significantChange
+        case 2: self = .continuous
+        case 3: self = .foreground
+        default: self = .UNRECOGNIZED(rawValue)
+        }
+      }
+
+      package var rawValue: Int {
+        switch self {
+        case .unspecified: return 0
+        case .significantChange: return 1
+        case .continuous: return 2
+        case .foreground: return 3
+        case .UNRECOGNIZED(let i): return i
+        }
+      }
+
+      // The compiler won't synthesize support with the UNRECOGNIZED case.
+      package static let allCases: [WireObserve.Location.Service] = [
+        .unspecified,
+        .significantChange,
+        .continuous,
+        .foreground,
+      ]
+
+    }
+
+    package init() {}
+  }
+
+  /// That the machine enters or leaves a circle.
+  package nonisolated struct Region: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var latitudeDegrees: Double = 0
+
+    package var longitudeDegrees: Double = 0
+
+    /// from 10 to 1,000,000; it has left at a tenth more, and 50 m more at least
+    package var radiusM: Double = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+}
+
+/// Answered with Done, also if there is none of this name.
+package nonisolated struct WireStopObserving: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var name: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// An event of the subject of an observation.
+package nonisolated struct WireOccurrence: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// of the observation
+  package var name: String = String()
+
+  package var isSimulated: Bool = false
+
+  package var happened: WireOccurrence.OneOf_Happened? = nil
+
+  package var moved: WireOccurrence.Position {
+    get {
+      if case .moved(let v)? = happened {return v}
+      return WireOccurrence.Position()
+    }
+    set {happened = .moved(newValue)}
+  }
+
+  package var entered: WireOccurrence.Nothing {
+    get {
+      if case .entered(let v)? = happened {return v}
+      return WireOccurrence.Nothing()
+    }
+    set {happened = .entered(newValue)}
+  }
+
+  package var exited: WireOccurrence.Nothing {
+    get {
+      if case .exited(let v)? = happened {return v}
+      return WireOccurrence.Nothing()
+    }
+    set {happened = .exited(newValue)}
+  }
+
+  /// the device node of an accessory; else empty
+  package var connected: String {
+    get {
+      if case .connected(let v)? = happened {return v}
+      return String()
+    }
+    set {happened = .connected(newValue)}
+  }
+
+  package var disconnected: WireOccurrence.Nothing {
+    get {
+      if case .disconnected(let v)? = happened {return v}
+      return WireOccurrence.Nothing()
+    }
+    set {happened = .disconnected(newValue)}
+  }
+
+  /// of a characteristic
+  package var value: Data {
+    get {
+      if case .value(let v)? = happened {return v}
+      return Data()
+    }
+    set {happened = .value(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Happened: Equatable, Sendable {
+    case moved(WireOccurrence.Position)
+    case entered(WireOccurrence.Nothing)
+    case exited(WireOccurrence.Nothing)
+    /// the device node of an accessory; else empty
+    case connected(String)
+    case disconnected(WireOccurrence.Nothing)
+    /// of a characteristic
+    case value(Data)
+
+  }
+
+  package nonisolated struct Position: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var latitudeDegrees: Double = 0
+
+    package var longitudeDegrees: Double = 0
+
+    package var accuracyM: Double = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct Nothing: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
 
   package init() {}
 }
@@ -2573,9 +2887,22 @@ package nonisolated struct WireSimulate: Sendable {
 
   package var event: WireSimulatedEvent = .unspecified
 
+  /// Instead of an event: it has happened to the subject of this observation. NO_SUCH_OBSERVATION if there is none of this
+  /// name, or that cannot happen to it.
+  package var occurrence: WireOccurrence {
+    get {_occurrence ?? WireOccurrence()}
+    set {_occurrence = newValue}
+  }
+  /// Returns true if `occurrence` has been explicitly set.
+  package var hasOccurrence: Bool {self._occurrence != nil}
+  /// Clears the value of `occurrence`. Subsequent reads from it will return its default value.
+  package mutating func clearOccurrence() {self._occurrence = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
+
+  fileprivate var _occurrence: WireOccurrence? = nil
 }
 
 /// Replaces the supervisor's program by the one that is now installed at its path. Answered with Error, and
@@ -2789,7 +3116,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    /// "network", "power", "sleep", "users"
+    /// "network", "power", "sleep", "users", "location", "bluetooth", "devices"
     package var name: String = String()
 
     /// it has reported
@@ -3021,6 +3348,12 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
   /// Clears the value of `fetch`. Subsequent reads from it will return its default value.
   package mutating func clearFetch() {_uniqueStorage()._fetch = nil}
 
+  /// only in answer to Show
+  package var observations: [WireClientInfo.Observation] {
+    get {_storage._observations}
+    set {_uniqueStorage()._observations = newValue}
+  }
+
   /// of its sockets with a profile, if there are any
   package var offload: WireOffloadCounters {
     get {_storage._offload ?? WireOffloadCounters()}
@@ -3172,6 +3505,44 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     package init() {}
   }
 
+  package nonisolated struct Observation: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var observe: WireObserve {
+      get {_observe ?? WireObserve()}
+      set {_observe = newValue}
+    }
+    /// Returns true if `observe` has been explicitly set.
+    package var hasObserve: Bool {self._observe != nil}
+    /// Clears the value of `observe`. Subsequent reads from it will return its default value.
+    package mutating func clearObserve() {self._observe = nil}
+
+    /// absent: nothing has happened yet
+    package var latest: WireOccurrence {
+      get {_latest ?? WireOccurrence()}
+      set {_latest = newValue}
+    }
+    /// Returns true if `latest` has been explicitly set.
+    package var hasLatest: Bool {self._latest != nil}
+    /// Clears the value of `latest`. Subsequent reads from it will return its default value.
+    package mutating func clearLatest() {self._latest = nil}
+
+    /// since then
+    package var latestAgoMs: UInt64 = 0
+
+    /// the client has been told of it, or is being told
+    package var isTold: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _observe: WireObserve? = nil
+    fileprivate var _latest: WireOccurrence? = nil
+  }
+
   package init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
@@ -3259,12 +3630,12 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0\u{1}ERROR_CODE_TOO_MANY_OBSERVATIONS\0\u{1}ERROR_CODE_NO_SUCH_OBSERVATION\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{4}\u{b}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{4}\u{9}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3505,6 +3876,32 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
         if let v = v {
           if hadOneofValue {try decoder.handleConflictingOneOf()}
           self.body = .fetchDone(v)
+        }
+      }()
+      case 20: try {
+        var v: WireObserve?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .observe(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .observe(v)
+        }
+      }()
+      case 21: try {
+        var v: WireStopObserving?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .stopObserving(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .stopObserving(v)
         }
       }()
       case 30: try {
@@ -3775,6 +4172,14 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
     case .fetchDone?: try {
       guard case .fetchDone(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 19)
+    }()
+    case .observe?: try {
+      guard case .observe(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 20)
+    }()
+    case .stopObserving?: try {
+      guard case .stopObserving(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
     }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
@@ -5613,7 +6018,7 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0\u{1}occurrences\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5629,6 +6034,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 6: try { try decoder.decodeSingularBoolField(value: &self.repeated) }()
       case 7: try { try decoder.decodeRepeatedMessageField(value: &self.returned) }()
       case 8: try { try decoder.decodeSingularUInt64Field(value: &self.fetchBudgetMs) }()
+      case 9: try { try decoder.decodeRepeatedMessageField(value: &self.occurrences) }()
       default: break
       }
     }
@@ -5659,6 +6065,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if self.fetchBudgetMs != 0 {
       try visitor.visitSingularUInt64Field(value: self.fetchBudgetMs, fieldNumber: 8)
     }
+    if !self.occurrences.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.occurrences, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -5671,6 +6080,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.repeated != rhs.repeated {return false}
     if lhs.returned != rhs.returned {return false}
     if lhs.fetchBudgetMs != rhs.fetchBudgetMs {return false}
+    if lhs.occurrences != rhs.occurrences {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5925,6 +6335,422 @@ nonisolated extension WireRestartNoted: SwiftProtobuf.Message, SwiftProtobuf._Me
 
   package static func ==(lhs: WireRestartNoted, rhs: WireRestartNoted) -> Bool {
     if lhs.restart != rhs.restart {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Observe"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}location\0\u{1}region\0\u{3}bluetooth_device\0\u{1}characteristic\0\u{1}accessory\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try {
+        var v: WireObserve.Location?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .location(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .location(v)
+        }
+      }()
+      case 3: try {
+        var v: WireObserve.Region?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .region(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .region(v)
+        }
+      }()
+      case 4: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.subject != nil {try decoder.handleConflictingOneOf()}
+          self.subject = .bluetoothDevice(v)
+        }
+      }()
+      case 5: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.subject != nil {try decoder.handleConflictingOneOf()}
+          self.subject = .characteristic(v)
+        }
+      }()
+      case 6: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.subject != nil {try decoder.handleConflictingOneOf()}
+          self.subject = .accessory(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    switch self.subject {
+    case .location?: try {
+      guard case .location(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .region?: try {
+      guard case .region(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case .bluetoothDevice?: try {
+      guard case .bluetoothDevice(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 4)
+    }()
+    case .characteristic?: try {
+      guard case .characteristic(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 5)
+    }()
+    case .accessory?: try {
+      guard case .accessory(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireObserve, rhs: WireObserve) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.subject != rhs.subject {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireObserve.Location: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireObserve.protoMessageName + ".Location"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}service\0\u{3}distance_m\0\u{1}accuracy\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.service) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.distanceM) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.accuracy) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.service != .unspecified {
+      try visitor.visitSingularEnumField(value: self.service, fieldNumber: 1)
+    }
+    if self.distanceM != 0 {
+      try visitor.visitSingularUInt32Field(value: self.distanceM, fieldNumber: 2)
+    }
+    if self.accuracy != 0 {
+      try visitor.visitSingularUInt32Field(value: self.accuracy, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireObserve.Location, rhs: WireObserve.Location) -> Bool {
+    if lhs.service != rhs.service {return false}
+    if lhs.distanceM != rhs.distanceM {return false}
+    if lhs.accuracy != rhs.accuracy {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireObserve.Location.Service: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0SERVICE_UNSPECIFIED\0\u{1}SERVICE_SIGNIFICANT_CHANGE\0\u{1}SERVICE_CONTINUOUS\0\u{1}SERVICE_FOREGROUND\0")
+}
+
+nonisolated extension WireObserve.Region: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireObserve.protoMessageName + ".Region"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}latitude_degrees\0\u{3}longitude_degrees\0\u{3}radius_m\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularDoubleField(value: &self.latitudeDegrees) }()
+      case 2: try { try decoder.decodeSingularDoubleField(value: &self.longitudeDegrees) }()
+      case 3: try { try decoder.decodeSingularDoubleField(value: &self.radiusM) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.latitudeDegrees.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.latitudeDegrees, fieldNumber: 1)
+    }
+    if self.longitudeDegrees.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.longitudeDegrees, fieldNumber: 2)
+    }
+    if self.radiusM.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.radiusM, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireObserve.Region, rhs: WireObserve.Region) -> Bool {
+    if lhs.latitudeDegrees != rhs.latitudeDegrees {return false}
+    if lhs.longitudeDegrees != rhs.longitudeDegrees {return false}
+    if lhs.radiusM != rhs.radiusM {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireStopObserving: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".StopObserving"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireStopObserving, rhs: WireStopObserving) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Occurrence"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_simulated\0\u{1}moved\0\u{1}entered\0\u{1}exited\0\u{1}connected\0\u{1}disconnected\0\u{1}value\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isSimulated) }()
+      case 3: try {
+        var v: WireOccurrence.Position?
+        var hadOneofValue = false
+        if let current = self.happened {
+          hadOneofValue = true
+          if case .moved(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.happened = .moved(v)
+        }
+      }()
+      case 4: try {
+        var v: WireOccurrence.Nothing?
+        var hadOneofValue = false
+        if let current = self.happened {
+          hadOneofValue = true
+          if case .entered(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.happened = .entered(v)
+        }
+      }()
+      case 5: try {
+        var v: WireOccurrence.Nothing?
+        var hadOneofValue = false
+        if let current = self.happened {
+          hadOneofValue = true
+          if case .exited(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.happened = .exited(v)
+        }
+      }()
+      case 6: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.happened != nil {try decoder.handleConflictingOneOf()}
+          self.happened = .connected(v)
+        }
+      }()
+      case 7: try {
+        var v: WireOccurrence.Nothing?
+        var hadOneofValue = false
+        if let current = self.happened {
+          hadOneofValue = true
+          if case .disconnected(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.happened = .disconnected(v)
+        }
+      }()
+      case 8: try {
+        var v: Data?
+        try decoder.decodeSingularBytesField(value: &v)
+        if let v = v {
+          if self.happened != nil {try decoder.handleConflictingOneOf()}
+          self.happened = .value(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if self.isSimulated != false {
+      try visitor.visitSingularBoolField(value: self.isSimulated, fieldNumber: 2)
+    }
+    switch self.happened {
+    case .moved?: try {
+      guard case .moved(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case .entered?: try {
+      guard case .entered(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .exited?: try {
+      guard case .exited(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case .connected?: try {
+      guard case .connected(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+    }()
+    case .disconnected?: try {
+      guard case .disconnected(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    }()
+    case .value?: try {
+      guard case .value(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularBytesField(value: v, fieldNumber: 8)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireOccurrence, rhs: WireOccurrence) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.isSimulated != rhs.isSimulated {return false}
+    if lhs.happened != rhs.happened {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireOccurrence.Position: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireOccurrence.protoMessageName + ".Position"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}latitude_degrees\0\u{3}longitude_degrees\0\u{3}accuracy_m\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularDoubleField(value: &self.latitudeDegrees) }()
+      case 2: try { try decoder.decodeSingularDoubleField(value: &self.longitudeDegrees) }()
+      case 3: try { try decoder.decodeSingularDoubleField(value: &self.accuracyM) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.latitudeDegrees.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.latitudeDegrees, fieldNumber: 1)
+    }
+    if self.longitudeDegrees.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.longitudeDegrees, fieldNumber: 2)
+    }
+    if self.accuracyM.bitPattern != 0 {
+      try visitor.visitSingularDoubleField(value: self.accuracyM, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireOccurrence.Position, rhs: WireOccurrence.Position) -> Bool {
+    if lhs.latitudeDegrees != rhs.latitudeDegrees {return false}
+    if lhs.longitudeDegrees != rhs.longitudeDegrees {return false}
+    if lhs.accuracyM != rhs.accuracyM {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireOccurrence.Nothing: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireOccurrence.protoMessageName + ".Nothing"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireOccurrence.Nothing, rhs: WireOccurrence.Nothing) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6528,7 +7354,7 @@ nonisolated extension WireRelieveMemory: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Simulate"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}event\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}event\0\u{1}occurrence\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6538,24 +7364,33 @@ nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._Messag
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self.event) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._occurrence) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if !self.identifier.isEmpty {
       try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
     }
     if self.event != .unspecified {
       try visitor.visitSingularEnumField(value: self.event, fieldNumber: 2)
     }
+    try { if let v = self._occurrence {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireSimulate, rhs: WireSimulate) -> Bool {
     if lhs.identifier != rhs.identifier {return false}
     if lhs.event != rhs.event {return false}
+    if lhs._occurrence != rhs._occurrence {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -7056,7 +7891,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{2}\u{2}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -7083,6 +7918,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _launchesInRow: UInt64 = 0
     var _wantsNetworkChanges: Bool = false
     var _fetch: WireClientInfo.Fetch? = nil
+    var _observations: [WireClientInfo.Observation] = []
     var _offload: WireOffloadCounters? = nil
 
       // This property is used as the initial default value for new instances of the type.
@@ -7118,6 +7954,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _launchesInRow = source._launchesInRow
       _wantsNetworkChanges = source._wantsNetworkChanges
       _fetch = source._fetch
+      _observations = source._observations
       _offload = source._offload
     }
   }
@@ -7161,6 +7998,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 26: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchesInRow) }()
         case 27: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
         case 28: try { try decoder.decodeSingularMessageField(value: &_storage._fetch) }()
+        case 29: try { try decoder.decodeRepeatedMessageField(value: &_storage._observations) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         default: break
         }
@@ -7246,6 +8084,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       try { if let v = _storage._fetch {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 28)
       } }()
+      if !_storage._observations.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._observations, fieldNumber: 29)
+      }
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
@@ -7282,6 +8123,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._launchesInRow != rhs_storage._launchesInRow {return false}
         if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
         if _storage._fetch != rhs_storage._fetch {return false}
+        if _storage._observations != rhs_storage._observations {return false}
         if _storage._offload != rhs_storage._offload {return false}
         return true
       }
@@ -7546,6 +8388,55 @@ nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf
     if lhs.observedDays != rhs.observedDays {return false}
     if lhs.usualHours != rhs.usualHours {return false}
     if lhs.unfinishedInRow != rhs.unfinishedInRow {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Observation"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}latest\0\u{3}latest_ago_ms\0\u{3}is_told\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._observe) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._latest) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.latestAgoMs) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.isTold) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._observe {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._latest {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.latestAgoMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.latestAgoMs, fieldNumber: 3)
+    }
+    if self.isTold != false {
+      try visitor.visitSingularBoolField(value: self.isTold, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireClientInfo.Observation, rhs: WireClientInfo.Observation) -> Bool {
+    if lhs._observe != rhs._observe {return false}
+    if lhs._latest != rhs._latest {return false}
+    if lhs.latestAgoMs != rhs.latestAgoMs {return false}
+    if lhs.isTold != rhs.isTold {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -413,6 +413,56 @@ package nonisolated struct StoredFetches: Sendable {
   package init() {}
 }
 
+/// The observations of a client.
+package nonisolated struct StoredObservations: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var observations: [StoredObservations.Observation] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Observation: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// a message Observe
+    package var observe: Data = Data()
+
+    /// a message Occurrence that leads to what is known of the subject; empty: nothing is
+    package var known: Data = Data()
+
+    /// elapsed time
+    package var knownAtNs: Int64 = 0
+
+    /// a message Occurrence; empty: there was none
+    package var latest: Data = Data()
+
+    /// elapsed time
+    package var latestAtNs: Int64 = 0
+
+    /// the wake that tells of the latest occurrence; absent: it has yet to be told
+    package var toldIn: UInt64 {
+      get {_toldIn ?? 0}
+      set {_toldIn = newValue}
+    }
+    /// Returns true if `toldIn` has been explicitly set.
+    package var hasToldIn: Bool {self._toldIn != nil}
+    /// Clears the value of `toldIn`. Subsequent reads from it will return its default value.
+    package mutating func clearToldIn() {self._toldIn = nil}
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _toldIn: UInt64? = nil
+  }
+
+  package init() {}
+}
+
 package nonisolated struct StoredProcessIdentity: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1254,6 +1304,95 @@ nonisolated extension StoredFetches: SwiftProtobuf.Message, SwiftProtobuf._Messa
   package static func ==(lhs: StoredFetches, rhs: StoredFetches) -> Bool {
     if lhs.fetches != rhs.fetches {return false}
     if lhs.isWhole != rhs.isWhole {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredObservations: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Observations"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observations\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.observations) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.observations.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.observations, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredObservations, rhs: StoredObservations) -> Bool {
+    if lhs.observations != rhs.observations {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredObservations.protoMessageName + ".Observation"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.observe) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.known) }()
+      case 3: try { try decoder.decodeSingularInt64Field(value: &self.knownAtNs) }()
+      case 4: try { try decoder.decodeSingularBytesField(value: &self.latest) }()
+      case 5: try { try decoder.decodeSingularInt64Field(value: &self.latestAtNs) }()
+      case 6: try { try decoder.decodeSingularUInt64Field(value: &self._toldIn) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.observe.isEmpty {
+      try visitor.visitSingularBytesField(value: self.observe, fieldNumber: 1)
+    }
+    if !self.known.isEmpty {
+      try visitor.visitSingularBytesField(value: self.known, fieldNumber: 2)
+    }
+    if self.knownAtNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.knownAtNs, fieldNumber: 3)
+    }
+    if !self.latest.isEmpty {
+      try visitor.visitSingularBytesField(value: self.latest, fieldNumber: 4)
+    }
+    if self.latestAtNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.latestAtNs, fieldNumber: 5)
+    }
+    try { if let v = self._toldIn {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredObservations.Observation, rhs: StoredObservations.Observation) -> Bool {
+    if lhs.observe != rhs.observe {return false}
+    if lhs.known != rhs.known {return false}
+    if lhs.knownAtNs != rhs.knownAtNs {return false}
+    if lhs.latest != rhs.latest {return false}
+    if lhs.latestAtNs != rhs.latestAtNs {return false}
+    if lhs._toldIn != rhs._toldIn {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -29,6 +29,8 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// Another network is told once to each client that wants to know, with all sockets that cannot work; a socket with an
     /// address that is gone is told to any client.
     case network
+    /// Media counts as playing while its best witness says so, ends in time, and is observed only while it can matter.
+    case media
     /// Too many wakes are detected, and have the consequence that the client asked for.
     case wakeLimit
     /// An ended client is launched again when it must be and not otherwise, with its saved state and sockets, and without

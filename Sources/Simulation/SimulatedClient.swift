@@ -76,6 +76,8 @@ final class SimulatedClient {
     var sockets: [SimulatedSocket] = []
     var tasks: [UInt64] = []
     var mediaUntil = Instant(nanoseconds: .min)
+    /// The reports of its session have named it, and no later one has ended that.
+    var hasReportedMedia = false
     var lastEpoch: UInt64 = 0
     /// The attempt in which it reported that all its sockets are idle.
     var vouchedEpoch: UInt64 = 0

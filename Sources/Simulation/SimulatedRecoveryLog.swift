@@ -28,6 +28,7 @@ struct SimulatedRecoveryLog {
         case socket(SocketToken, RecoverySnapshot.Socket)
         case owner(UInt64, RecoverySnapshot.Owner?)
         case fetch(UInt64, RecoverySnapshot.Fetch?)
+        case observations(ClientID, [Observation])
     }
 
     // Shared state.
@@ -48,6 +49,7 @@ struct SimulatedRecoveryLog {
     private var sockets: [SocketToken: RecoverySnapshot.Socket] = [:]
     private var owners: [UInt64: RecoverySnapshot.Owner] = [:]
     private var fetches: [UInt64: RecoverySnapshot.Fetch] = [:]
+    private var observations: [ClientID: [Observation]] = [:]
     /// Records that have not been flushed.
     private var pending: [Item] = []
 
@@ -99,6 +101,7 @@ struct SimulatedRecoveryLog {
             client.state = rows[id]?.state
             client.toldWakeID = rows[id]?.toldWakeID ?? 0
             client.tasks = tasks[id] ?? []
+            client.observations = observations[id] ?? []
             client.ownership = record.ownership
             client.presence = record.presence
             client.stateBytes = record.stateBytes
@@ -176,6 +179,10 @@ extension SimulatedRecoveryLog: RecoveryLog {
 
     mutating func removeFetch(_ number: UInt64) { pending.append(.fetch(number, nil)) }
 
+    mutating func put(_ observations: [Observation], of client: ClientID) {
+        pending.append(.observations(client, observations))
+    }
+
     mutating func removeRecords(of client: ClientID) {
         written[client] = nil
         pending.append(.client(client, nil))
@@ -186,11 +193,15 @@ extension SimulatedRecoveryLog: RecoveryLog {
             switch item {
             case .client(let client, let record):
                 clients[client] = record
-                if record == nil { tasks[client] = nil }
+                if record == nil {
+                    tasks[client] = nil
+                    observations[client] = nil
+                }
             case .tasks(let client, let held): tasks[client] = held.isEmpty ? nil : held
             case .socket(let token, let socket): sockets[token] = socket
             case .owner(let number, let owner): owners[number] = owner
             case .fetch(let number, let fetch): fetches[number] = fetch
+            case .observations(let client, let own): observations[client] = own
             }
         }
         pending.removeAll(keepingCapacity: true)

@@ -50,6 +50,8 @@ package enum TraceFormat {
             "\(registration.identifier) of uid \(registration.user) registers"
         case .message(let message, let client, _): "\(name(client)) says \(words(message))"
         case .command(let command, let client, _): "an administrator asks to \(command) \(name(client))"
+        case .simulate(let occurrence, let observation, let client, _):
+            "an administrator simulates for \(observation) of \(name(client)): \(occurrence)"
         case .fired(let token, let conditions): "\(name(token)) fired: \(words(conditions))"
         case .thawedEarly(let token, let conditions): "\(name(token)) thawed its owner: \(words(conditions))"
         case .inspected(let token, let inspection):
@@ -101,7 +103,22 @@ package enum TraceFormat {
         case .unlocked(.unknown): "unlocked users are unknown"
         case .unlocked(.unavailable): "unlocked users cannot be known"
         case .unlocked(.known(let users)): "unlocked users: \(users.sorted())"
+        case .position(let position):
+            position.map { "the machine is at \($0.latitude), \($0.longitude)" } ?? "its position is unknown"
+        case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
+        case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .accessories(let accessories): "accessories: \(words(accessories))"
+        case .media(let user, .unknown): "the media of uid \(user) is unknown"
+        case .media(let user, .unavailable): "the media of uid \(user) cannot be known"
+        case .media(let user, .known(let media)):
+            "the media of uid \(user): streams "
+                + (media.streaming?.map(name).joined(separator: ", ") ?? "unknown")
+                + "; players " + media.playing.map(name).joined(separator: ", ")
         }
+    }
+
+    private static func words(_ devices: [String: Presence]) -> String {
+        devices.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }.joined(separator: ", ")
     }
 
     static func words(_ message: ClientMessage) -> String {
@@ -115,6 +132,8 @@ package enum TraceFormat {
         case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
         case .setMinimumFetchInterval(let interval): "setMinimumFetchInterval \(interval)"
         case .fetchDone(let wakeID, let result): "fetchDone \(wakeID): \(result)"
+        case .observe(let name, let subject): "observe \(name): \(subject)"
+        case .stopObserving(let name): "stopObserving \(name)"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"
@@ -189,13 +208,14 @@ package enum TraceFormat {
 
     /// The counters that differ between two sets.
     static func difference(_ recorded: Counters, _ happened: Counters, of owner: String) -> String {
-        let differences = zip(Mirror(reflecting: recorded).children, Mirror(reflecting: happened).children)
-            .compactMap { left, right -> String? in
-                guard let recorded = left.value as? UInt64, let happened = right.value as? UInt64,
-                    recorded != happened
-                else { return nil }
-                return "\(left.label ?? "?") of \(owner): \(recorded) recorded, \(happened) happened"
-            }
+        var differences = Counter.allCases.filter { recorded[$0] != happened[$0] }.map {
+            "\($0) of \(owner): \(recorded[$0]) recorded, \(happened[$0]) happened"
+        }
+        if recorded.asleepNanoseconds != happened.asleepNanoseconds {
+            differences.append(
+                "time asleep of \(owner): \(recorded.asleepNanoseconds) ns recorded, "
+                    + "\(happened.asleepNanoseconds) ns happened")
+        }
         return differences.joined(separator: "; ")
     }
 }

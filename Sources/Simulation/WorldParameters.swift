@@ -22,6 +22,8 @@ struct WorldParameters: Sendable {
     var stalls: Int
     /// … and those before which it sleeps, for seconds or hours.
     var machineSleeps: Int
+    /// The steps out of 32 before which a monitor reports the media of a user.
+    var media: Int
     /// Weights of spontaneous events: traffic, requests, administrators.
     var traffic: Int
     var requests: Int
@@ -42,12 +44,14 @@ struct WorldParameters: Sendable {
         requests = [1, 2, 4, 12][random.below(4)]
         commands = [0, 0, 1, 2][random.below(4)]
         machineSleeps = random.once(in: 3) ? 1 : 0
+        media = [0, 0, 1, 4][random.below(4)]
         tolerance = Int64(random.below(4)) * 10
 
         settings.budgets.enteringBackground = .milliseconds(500 + random.below(4_500))
         settings.budgets.prepareToSuspend = .milliseconds(500 + random.below(4_500))
         settings.budgets.wake = .milliseconds(1_000 + random.below(9_000))
         settings.budgets.backgroundTasks = .seconds(10 + random.below(30))
+        settings.budgets.mediaHold = .seconds(5 + random.below(25))
         settings.keepAlive.minimumTimeout = .seconds(2)
         settings.keepAlive.tolerance = Double(tolerance) / 100
         settings.keepAlive.lead = .milliseconds(50 + random.below(300))

@@ -104,6 +104,7 @@ extension ClientInfo {
         ]
         if detailed {
             members.append(.init(name: "sockets", value: .array(sockets.map(\.json))))
+            members.append(.init(name: "observations", value: .array(observations.map(\.json))))
             members.append(.init(name: "launch", value: launch?.json ?? .null))
         }
         return .object(members)

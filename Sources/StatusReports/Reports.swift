@@ -112,6 +112,7 @@ package enum Report {
             ),
         ]
         if let fetch = client.fetch { facts.append(("fetch", fetchSentence(fetch))) }
+        facts += client.observations.map { ("observes", $0.sentence) }
         if client.isMediaActive { facts.append(("media", "active")) }
         if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if let launch = client.launch {

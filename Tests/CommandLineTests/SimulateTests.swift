@@ -50,6 +50,55 @@ struct SimulateTests {
         #expect(isLaunched)
     }
 
+    @Test("A location and a device are those of an observation, which is shown with what has happened")
+    func observations() throws {
+        let fixture = try Fixture()
+        let client = try Program(
+            "nightbell",
+            [
+                "run", "--socket", fixture.socket, "--identifier", Self.name, "--",
+                Program.product("scripted-client"),
+            ])
+        try client.say("hello \(Self.name) location external-accessory bluetooth-central")
+        try client.say("observe far significant")
+        try client.say("observe home region 52 13 100")
+        try client.say("observe reader accessory /dev/serial/by-id/reader")
+        try client.say("observe heart characteristic /org/bluez/hci0/heart")
+        try client.say("background")
+        try fixture.reaches("suspended", Self.name)
+        for (words, observed) in [
+            ("location --observation far --moved 52.5,-13.25", "far moved 52.5 -13.25"),
+            ("location --observation home --entered", "home entered"),
+            ("location --observation home --exited", "home exited"),
+            ("device --observation reader --connected", "reader connected"),
+            ("device --observation reader --disconnected", "reader disconnected"),
+            ("device --observation heart --value 0aff", "heart value [10, 255]"),
+        ] {
+            let arguments = ["simulate"] + words.split(separator: " ").map(String.init) + [Self.name]
+            let done = try Program.run(
+                "nightbell", arguments, environment: ["NIGHTBELL_SOCKET": fixture.socket])
+            #expect(done.code == 0, "\(words): \(done.errors)")
+            try client.wrote("observed \(observed) simulated")
+        }
+        let shown = try fixture.nightbell("show", Self.name).output
+        #expect(
+            shown.contains("reader: accessory /dev/serial/by-id/reader, disconnected (simulated)"), "\(shown)"
+        )
+        let json = try fixture.nightbell("show", Self.name, "--json").output
+        #expect(json.contains("\"latest\":\"a value of 2 bytes\""), "\(json)")
+        for words in [
+            "location --observation far --entered", "location --observation none --moved 1,2",
+            "location --observation far", "location --moved 1,2", "location --observation far --connected",
+            "device --observation heart --value 0", "fetch --observation far",
+            "device --observation home --entered",
+        ] {
+            let arguments = ["simulate"] + words.split(separator: " ").map(String.init) + [Self.name]
+            let refused = try Program.run(
+                "nightbell", arguments, environment: ["NIGHTBELL_SOCKET": fixture.socket])
+            #expect(refused.code != 0, "\(words)")
+        }
+    }
+
     @Test("Another network is told to a client that asks, and refused for one that does not")
     func networkChange() throws {
         let fixture = try Fixture()

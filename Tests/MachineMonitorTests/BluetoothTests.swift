@@ -2,6 +2,7 @@ import EdgeTestSupport
 import Glibc
 import LinuxSystem
 import NightbellWire
+import SwiftProtobuf
 import Testing
 
 /// BlueZ is a mock here, which has the real one's objects: there is no Bluetooth hardware.
@@ -59,7 +60,7 @@ import Testing
         #expect(try monitor.availability(of: .bluetooth, is: false).contains("org.bluez"))
         for round in 0..<2 {
             let mock = try bluez(bus)
-            #expect(try monitor.first { bluetooth($0) } == .init())
+            #expect(try monitor.first { bluetooth($0) } == .with { $0.disconnected = [Self.dev] })
             try add(mock, Self.hci, Self.adapter, "{'Powered': <false>}")
             try mock.update(Self.adapter, at: Self.hci, "{'Powered': <true>}")
             #expect(try monitor.first { bluetooth($0) }.isPowered)

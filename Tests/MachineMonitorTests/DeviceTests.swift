@@ -34,6 +34,19 @@ import Testing
         second.end()
     }
 
+    @Test("The same demand again is answered again, also if one between was not read")
+    func again() throws {
+        let monitor = try MonitorProcess()
+        let names = ["/dev/serial/by-id/usb-one"]
+        for number in [1, 2, 7] as [UInt64] {
+            try monitor.demand([.devices]) {
+                $0.devices = names
+                $0.number = number
+            }
+            #expect(try monitor.first { devices($0) } == [:])
+        }
+    }
+
     @Test("Its directory may come with the device, and go with it")
     func directories() throws {
         let directory = try TemporaryDirectory()

@@ -137,12 +137,31 @@ struct CostTests {
             })
         #expect(available == Set(Self.sources).subtracting([.location]))
         let memory = try writtenMemory(of: monitor.pid)
+        print("nightbell-monitor with all sources has written \(memory / 1_024) KiB")
         #expect(memory <= 6 * 1_048_576, "\(memory) bytes")
         let before = try contextSwitches(of: monitor.pid)
         #expect(try monitor.next(within: 10_000) == nil)
         #expect(try contextSwitches(of: monitor.pid) == before)
         mocks.forEach { $0.end() }
         server.stop()
+    }
+
+    @Test("Without a bus it does not run, either, while all is quiet")
+    func quietWithoutBus() throws {
+        let directory = try TemporaryDirectory()
+        let address = "unix:path=\(directory.file("bus"))"
+        let monitor = try MonitorProcess(
+            ["--session"],
+            environment: [
+                "DBUS_SYSTEM_BUS_ADDRESS": address, "DBUS_SESSION_BUS_ADDRESS": address,
+                "XDG_RUNTIME_DIR": directory.path,
+            ])
+        try monitor.demand([.power, .sleep, .users, .audio, .bluetooth])
+        _ = try monitor.availability(of: .bluetooth, is: false)
+        while try monitor.next(within: 1_000) != nil {}
+        let before = try contextSwitches(of: monitor.pid)
+        #expect(try monitor.next(within: 10_000) == nil)
+        #expect(try contextSwitches(of: monitor.pid) == before)
     }
 
     @Test("Sources that are not demanded any more leave no descriptor and no timer")

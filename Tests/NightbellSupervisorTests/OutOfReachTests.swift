@@ -86,7 +86,10 @@ import Testing
         try supervisor.reaches(.suspended, name)
         let (shown, listed) = try warnings(supervisor)
         #expect(shown.contains { $0.hasPrefix("out of reach") } && listed == shown)
-        #expect(log.lines.contains { $0.contains(name) && $0.contains("no socket and no keep-alive") })
+        #expect(
+            log.lines.contains {
+                $0.contains(name) && $0.contains("no socket, keep-alive timeout or observation")
+            })
         try supervisor.stop()
         withExtendedLifetime((first, second)) {}
     }

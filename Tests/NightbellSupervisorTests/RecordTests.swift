@@ -60,6 +60,17 @@ struct RecordTests {
         }
     }
 
+    /// The version that wrote it may have accepted more.
+    @Test("An observation of nothing valid is left out, and the others stay")
+    func invalidObservation() throws {
+        let observations = ["/org/bluez/hci0/dev_1", "/a b", "/org/bluez/hci0/dev_2"].map {
+            Observation(name: $0, .bluetoothDevice($0))
+        }
+        let read = try ObservationRecordBytes.observations(
+            key, ObservationRecordBytes.bytes(of: observations))
+        #expect(read == [observations[0], observations[2]])
+    }
+
     @Test("A record that a newer program made is refused")
     func newer() throws {
         var bytes = OwnerRecordBytes.bytes(

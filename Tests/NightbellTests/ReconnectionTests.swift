@@ -5,6 +5,32 @@ import SwiftProtobuf
 import Testing
 
 @Suite struct ReconnectionTests {
+    /// A supervisor that does not know the client gets its observations again; one that is refused is given up.
+    @Test func observesAgain() throws {
+        var session = SessionFixture.connected()
+        try session.done(.observe("home", .region(latitude: 1, longitude: 2, radius: 300)), at: 0)
+        try session.done(.observe("reader", .accessory(path: "/dev/reader")), at: 0)
+        try session.done(.observe("gone", .significantLocationChange), at: 0)
+        try session.done(.stopObserving("gone"), at: 0)
+        for round in 0..<2 {
+            let now = Int64(round + 1) * 10 * second
+            session.perform(session.state.lost(NightbellError(.connectionLost, ""), at: now))
+            _ = session.state.tick(at: now + second)
+            session.sent = []
+            session.perform(session.state.connectionMade(at: now + second))
+            session.answer(.welcome(.init()), at: now + second)
+            var observed: [String] = []
+            while case .observe(let observe)? = session.sent.last?.body, observed.last != observe.name {
+                observed.append(observe.name)
+                let isRefused = round == 0 && observe.name == "home"
+                let refusal = WireError.with { $0.code = .tooManyObservations }
+                session.answer(isRefused ? .error(refusal) : .done(.init()), at: now + second)
+            }
+            #expect(observed == (round == 0 ? ["home", "reader"] : ["reader"]))
+            #expect(session.state.isConnected)
+        }
+    }
+
     @Test func handsEverythingOverAgain() throws {
         let supervisor = try FakeSupervisor()
         let diary = EventLog()

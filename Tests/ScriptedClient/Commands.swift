@@ -15,7 +15,10 @@ extension ScriptedClient {
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
         "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-",
-        "clear-keepalive", "begin NAME", "end NAME", "remaining", "media", "auto-read on|off|hex",
+        "observe NAME significant|foreground", "observe NAME region LATITUDE LONGITUDE RADIUS",
+        "observe NAME accessory|bluetooth|characteristic PATH",
+        "stop-observing NAME", "clear-keepalive", "begin NAME", "end NAME", "remaining", "media",
+        "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
         "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "grow MIB", "lock PATH", "stop",
@@ -92,6 +95,8 @@ extension ScriptedClient {
             state.withLock { state in
                 state.fetchResult = FetchResult.allCases.first { "\($0)" == name }
             }
+        case "observe": try client().observe(try arguments.text(0), try subject(arguments))
+        case "stop-observing": try client().stopObserving(try arguments.text(0))
         case "clear-keepalive": try client().clearKeepAliveTimeout()
         case "begin":
             let task = try client().beginBackgroundTask(arguments.text(0))
@@ -115,6 +120,21 @@ extension ScriptedClient {
         default: throw Refusal("usage", "no such command: \(command)")
         }
         return ""
+    }
+
+    private func subject(_ arguments: Arguments) throws -> Subject {
+        switch try arguments.text(1) {
+        case "significant": .significantLocationChange
+        case "foreground": .foregroundLocation()
+        case "region":
+            .region(
+                latitude: Double(try arguments.text(2)) ?? 0, longitude: Double(try arguments.text(3)) ?? 0,
+                radius: Double(try arguments.text(4)) ?? 0)
+        case "accessory": .accessory(path: try arguments.text(2))
+        case "bluetooth": .bluetoothDevice(path: try arguments.text(2))
+        case "characteristic": .characteristic(path: try arguments.text(2))
+        default: throw Refusal("usage", "no such subject")
+        }
     }
 
     private func hello(_ arguments: Arguments) throws -> String {

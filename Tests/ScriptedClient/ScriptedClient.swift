@@ -150,11 +150,27 @@ final class ScriptedClient: Sendable {
         say(
             "wake id=\(wake.id) reasons=\(wake.reasons) sockets=\(sockets.isEmpty ? "-" : sockets) "
                 + "asleep_ns=\(wake.asleepFor.nanoseconds) budget_ms=\(wake.budget.milliseconds) at=\(now)")
+        for occurrence in wake.occurrences {
+            say(
+                "observed \(occurrence.name) \(words(occurrence.kind))"
+                    + (occurrence.isSimulated ? " simulated" : ""))
+        }
         if state.withLock({ $0.beginsTaskInWake }) { beginTaskInWake(wake) }
         if state.withLock({ $0.readsByItself }) {
             for event in wake.sockets { drain(event.socket) }
         }
         hang(.wake)
+    }
+
+    private func words(_ kind: Occurrence.Kind) -> String {
+        switch kind {
+        case .moved(let position): "moved \(position.latitude) \(position.longitude)"
+        case .entered: "entered"
+        case .exited: "exited"
+        case .connected(let node): "connected" + (node.isEmpty ? "" : " \(node)")
+        case .disconnected: "disconnected"
+        case .value(let value): "value \(value)"
+        }
     }
 
     private func beginTaskInWake(_ wake: Wake) {

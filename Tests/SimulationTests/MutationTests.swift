@@ -25,7 +25,9 @@ struct MutationTests {
     @Test(
         "A mistake of the core is found",
         .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"),
-        arguments: Mutation.allCases.filter { !FetchLifeTests.mutations.contains($0) })
+        arguments: Mutation.allCases.filter {
+            !(FetchLifeTests.mutations + ObservationLifeTests.mutations).contains($0)
+        })
     func mutation(_ mutation: Mutation) throws {
         let run = try #require(firstFailure(mutation: mutation), "\(mutation) is not found")
         let violation = try #require(run.violation)

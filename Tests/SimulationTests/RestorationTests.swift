@@ -45,7 +45,7 @@ struct RestorationTests {
         #expect(old.registeredAt == new.registeredAt)
         #expect(old.sockets.map(\.rawValue).sorted() == new.sockets.map(\.rawValue).sorted())
         #expect(old.keepAliveTimeout?.nanoseconds == new.keepAliveTimeout?.nanoseconds)
-        #expect(old.backgroundTasks == new.backgroundTasks && old.mediaPlays == new.mediaPlays)
+        #expect(old.backgroundTasks == new.backgroundTasks && (old.media == nil) == (new.media == nil))
         // A suspension under way is finished or cancelled.
         guard old.state != .suspending else { return }
         #expect(old.state == new.state, "\(old.state) became \(new.state)")

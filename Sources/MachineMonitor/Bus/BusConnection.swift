@@ -109,12 +109,15 @@ final class BusConnection {
         closeBus()
         for entry in clients { entry.client?.busClosed(reason: reason) }
         if hasExisted, BootClock.now() - openedAt > 60_000_000_000 { failures = 0 }
-        if failures < Self.pauses.count || hasExisted {
+        watchSocket()
+        // A socket that does not exist need not be tried: its coming is reported.
+        if failures < Self.pauses.count || hasExisted, mayListen {
             reconnecting?.set(milliseconds: Self.pauses[min(failures, Self.pauses.count - 1)])
         }
         failures += 1
-        watchSocket()
     }
+
+    private var mayListen: Bool { Self.path(in: address).map { unsafe access($0, F_OK) == 0 } ?? true }
 
     private func closeBus() {
         processing?.deadline = nil

@@ -8,8 +8,9 @@ final class BluetoothSource: Source {
     private let context: SourceContext
     private var service: BusService?
     private var subscriptions: [BusSubscription] = []
-    /// Those of the demanded objects.
-    private var demandedSubscriptions: [BusSubscription] = []
+    /// Those of demanded objects, by path. One that goes on being demanded keeps its own: nothing of it is missed.
+    private var deviceSubscriptions: [String: BusSubscription] = [:]
+    private var valueSubscriptions: [String: BusSubscription] = [:]
     private var devices: Set<String> = []
     private var characteristics: Set<String> = []
     private var poweredAdapters: Set<String> = []
@@ -62,7 +63,12 @@ final class BluetoothSource: Source {
         for path in self.characteristics.subtracting(characteristics) where notifying.remove(path) != nil {
             service?.call(path, Self.characteristic, "StopNotify", reply: { _ in })
         }
+        if devices != self.devices {
+            isListed = false
+            context.reports.forgetLevel(.bluetooth)
+        }
         self.devices = devices
+        connected.formIntersection(devices)
         self.characteristics = characteristics
         context.reports.keepCharacteristics(characteristics)
         subscribe()
@@ -96,9 +102,10 @@ final class BluetoothSource: Source {
 
     private func subscribe() {
         guard let service else { return }
-        demandedSubscriptions = []
-        for path in devices.union(characteristics.map(Self.device(of:))).sorted() {
-            demandedSubscriptions.append(
+        let owners = devices.union(characteristics.map(Self.device(of:)))
+        deviceSubscriptions = deviceSubscriptions.filter { owners.contains($0.key) }
+        for path in owners.sorted() where deviceSubscriptions[path] == nil {
+            deviceSubscriptions[path] =
                 service.subscribe(.propertiesChanged(of: Self.device, path: path)) {
                     [unowned self] (message) throws(BusError) in
                     _ = try message.text()
@@ -106,17 +113,18 @@ final class BluetoothSource: Source {
                         changeDevice(path, name, value)
                     }
                     report()
-                })
+                }
         }
-        for path in characteristics.sorted() {
-            demandedSubscriptions.append(
+        valueSubscriptions = valueSubscriptions.filter { characteristics.contains($0.key) }
+        for path in characteristics.sorted() where valueSubscriptions[path] == nil {
+            valueSubscriptions[path] =
                 service.subscribe(.propertiesChanged(of: Self.characteristic, path: path)) {
                     [unowned self] (message) throws(BusError) in
                     _ = try message.text()
                     try message.properties { (name, value) throws(BusError) in
                         changeCharacteristic(path, name, value)
                     }
-                })
+                }
         }
     }
 
@@ -216,6 +224,7 @@ final class BluetoothSource: Source {
         var bluetooth = WireMonitorReport.Bluetooth()
         bluetooth.isPowered = !poweredAdapters.isEmpty
         bluetooth.connected = connected.sorted()
+        bluetooth.disconnected = devices.subtracting(connected).sorted()
         context.reports.report(.bluetooth, .bluetooth(bluetooth))
     }
 }

@@ -50,7 +50,10 @@ final class DeviceSource: Source {
     private func report() {
         var devices = WireMonitorReport.Devices()
         for name in names {
-            guard let node = Self.node(of: name) else { continue }
+            guard let node = Self.node(of: name) else {
+                devices.absent.append(name)
+                continue
+            }
             var device = WireMonitorReport.Devices.Device()
             device.name = name
             device.node = node

@@ -50,6 +50,8 @@ package struct Holdings {
     package var hibernates = false
     /// The interval that was set in this process.
     package var fetchInterval: FetchInterval?
+    /// The observations that were begun in this process, by name.
+    package var observations: [String: Subject] = [:]
     /// `leaving`: the background was requested, but the client's handler for entering it has not run yet.
     package var ground = Ground.undeclared
     /// A socket has, or had, a profile.

@@ -51,6 +51,8 @@ package enum Request: Sendable {
     case clearKeepAlive
     case setFetchInterval(FetchInterval)
     case fetchDone(UInt64, FetchResult)
+    case observe(String, Subject)
+    case stopObserving(String)
     case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
     case endTask(BackgroundTask)
     case timeRemaining
@@ -111,6 +113,14 @@ extension WireClientMessage {
                     $0.wakeID = wakeID
                     $0.result = result.wire
                 }), request: request)
+    }
+
+    package static func observe(_ name: String, _ subject: Subject, request: UInt64) -> Self {
+        Self(.observe(subject.wire(named: name)), request: request)
+    }
+
+    package static func stopObserving(_ name: String, request: UInt64) -> Self {
+        Self(.stopObserving(.with { $0.name = name }), request: request)
     }
 
     package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {

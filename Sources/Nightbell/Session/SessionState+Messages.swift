@@ -81,6 +81,7 @@ extension SessionState {
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
         wake.fetchBudget = .wireMilliseconds(message.fetchBudgetMs)
+        wake.occurrences = message.occurrences.compactMap(Occurrence.init)
         for reason in message.reasons {
             switch reason {
             case .socket: wake.reasons.insert(.socket)

@@ -47,6 +47,8 @@ extension SessionState {
         case .clearKeepAlive: WireClientMessage(.clearKeepAliveTimeout_p(.init()), request: number)
         case .setFetchInterval(let interval): .setFetchInterval(interval, request: number)
         case .fetchDone(let wakeID, let result): .fetchDone(wakeID, result, request: number)
+        case .observe(let name, let subject): .observe(name, subject, request: number)
+        case .stopObserving(let name): .stopObserving(name, request: number)
         case .beginTask(let name, _): .beginTask(name: name, request: number)
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
         case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
@@ -72,7 +74,7 @@ extension SessionState {
         case .media:
             return .done
         case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate,
-            .setFetchInterval, .fetchDone:
+            .setFetchInterval, .fetchDone, .observe, .stopObserving:
             return nil
         }
     }
@@ -99,7 +101,9 @@ extension SessionState {
             holdings.fetchInterval = interval
         case .fetchDone:
             break  // it is over with the supervisor that has begun it
-        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
+        case .stopObserving(let name):
+            holdings.observations[name] = nil
+        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
             throw NightbellError(.disconnected, "")
         }
         return .done
@@ -111,13 +115,13 @@ extension SessionState {
     ) -> Result<Answer, NightbellError> {
         switch request {
         case .release, .endTask, .clearKeepAlive, .enterBackground, .enterForeground, .setFetchInterval,
-            .fetchDone:
+            .fetchDone, .stopObserving:
             do {
                 return .success(try record(request))
             } catch {
                 return .failure(error)
             }
-        case .handOver, .setKeepAlive, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
+        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
             return .failure(error)
         }
     }
@@ -174,6 +178,10 @@ extension SessionState {
             holdings.fetchInterval = interval
         case (.fetchDone, .done):
             break
+        case (.observe(let name, let subject), .done):
+            holdings.observations[name] = subject
+        case (.stopObserving(let name), .done):
+            holdings.observations[name] = nil
         case (.beginTask(let name, let expired), .backgroundTask(let answer)):
             return .success(.task(holdings.begin(name, wireID: answer.taskID, expired: expired)))
         case (.endTask(let task), .done):

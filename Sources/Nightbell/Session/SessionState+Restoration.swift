@@ -8,6 +8,7 @@ package struct Restoration {
         case handOver([UInt64])
         case keepAlive
         case fetchInterval
+        case observation(String, Subject)
         case task(UInt64)
         case state
         case hibernate
@@ -32,6 +33,9 @@ extension SessionState {
         }
         if holdings.keepAlive != nil { steps.append(.keepAlive) }
         if holdings.fetchInterval != nil { steps.append(.fetchInterval) }
+        for (name, subject) in holdings.observations.sorted(by: { $0.key < $1.key }) {
+            steps.append(.observation(name, subject))
+        }
         if !holdings.state.isEmpty { steps.append(.state) }
         if holdings.hibernates { steps.append(.hibernate) }
         steps += holdings.tasks.keys.sorted().map { .task($0) }
@@ -69,8 +73,10 @@ extension SessionState {
         case (.keepAlive, .error(let error)):
             holdings.keepAlive = nil
             actions.append(.notify(.keepAliveLost(NightbellError(error))))
-        case (.fetchInterval, .done):
+        case (.fetchInterval, .done), (.observation, .done):
             break
+        case (.observation(let name, _), .error):
+            holdings.observations[name] = nil
         case (.fetchInterval, .error):
             holdings.fetchInterval = nil
         case (.task(let id), .backgroundTask(let task)) where task.taskID != 0:
@@ -125,6 +131,8 @@ extension SessionState {
             return .send(.setKeepAlive(milliseconds: holdings.keepAlive?.milliseconds ?? 0, request: number))
         case .fetchInterval:
             return .send(.setFetchInterval(holdings.fetchInterval ?? .never, request: number))
+        case .observation(let name, let subject):
+            return .send(.observe(name, subject, request: number))
         case .task(let id):
             return .send(.beginTask(name: holdings.tasks[id]?.name ?? "", request: number))
         case .state:

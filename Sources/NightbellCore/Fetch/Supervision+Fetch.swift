@@ -57,7 +57,7 @@ extension Supervision {
             return true
         case .dormant:
             let launches = clients[client.id].launches
-            return clients[client.id].isLaunchable && !launches.reasons.contains(.fetch)
+            return clients[client.id].isLaunchable && !launches.reasons.contains(.fetch) && !isQuit(client)
         case .active:
             return mutated(.fetchesInForeground)
         case .notRunning, .inactive, .terminating, .launching:

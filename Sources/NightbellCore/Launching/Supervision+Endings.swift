@@ -26,7 +26,9 @@ extension Supervision {
     ) {
         switch reason {
         case .quitByUser:
-            guard mutated(.relaunchesQuit), hasSurvivors(client) else {
+            if staysForLocation(client) {
+                leaveForLocation(client, into: &actions)
+            } else if !mutated(.relaunchesQuit) || !hasSurvivors(client) {
                 return forget(client, at: now, into: &actions)
             }
             becomeDormant(client, .resting, at: now, into: &actions)
@@ -51,6 +53,19 @@ extension Supervision {
             guard clients[client.id].isLaunchable else { return forget(client, at: now, into: &actions) }
             becomeDormant(client, .resting, at: now, into: &actions)
         }
+    }
+
+    /// Its user has quit it: of what could launch it, its location services remain.
+    mutating func leaveForLocation(_ client: ClientID, into actions: inout ActionBuffer) {
+        let launches = mutated(.relaunchesQuitForAnything)
+        endObservations(of: client) { launches || $0.mode == .location && $0.launches }
+        for token in clients[client.id].sockets {
+            remove(token, client)
+            actions.append(.close(token))
+        }
+        dropState(client, into: &actions)
+        clients[client.id].launches.reasons = []
+        dropOccurrences(of: client)
     }
 
     /// It failed: if it has to be reachable, it is launched again a few times with back-off.
@@ -114,6 +129,7 @@ extension Supervision {
 
     private func mustReturn(_ client: ClientID) -> Bool {
         isReachable(client) || hasSurvivors(client) || wantsFetch(client) && !mutated(.forgetsFetchers)
+            || hasLaunchingObservations(client)
     }
 
     /// Whether a client that has to be reachable loses that with its process: it loses a socket or its keep-alive

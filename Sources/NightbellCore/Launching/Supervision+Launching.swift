@@ -150,7 +150,11 @@ extension Supervision {
         countWishes(of: client, -1)
         clients[client.id].takeOver(permitted(registration), at: now, elapsed: elapsed(at: now))
         countWishes(of: client, 1)
-        let reasons = clients[client.id].launches.reasons
+        let modes = clients[client.id].modes
+        endObservations(of: client) { modes.contains($0.mode) }
+        // Without those of observations that it has no more.
+        let reasons = clients[client.id].launches.reasons.subtracting(
+            .ofObservations.subtracting(observedReasons(of: client)))
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
         // A process that may have been welcomed may have sent requests since. Only its handed-over sockets were kept.

@@ -14,13 +14,15 @@ package struct ClientView: Sendable {
     /// In elapsed time.
     package var keepAliveWindow: Window?
     package var backgroundTasks: [String]
-    package var mediaPlays: Bool
+    /// The evidence that its media plays; nil: it does not.
+    package var media: MediaWitness?
     /// It should be reachable, but only a request can wake or launch it.
     package var isOutOfReach: Bool
     package var wantsNetworkChanges: Bool
     package var launches: Launches
     /// nil: it has never asked for fetches.
     package var fetch: Fetch?
+    package var observations: [Observation]
     package var counters: Counters
 
     /// A client's fetches.
@@ -48,6 +50,8 @@ package struct ClientView: Sendable {
         package var hibernates: Bool
         package var exitsOnSuspend: Bool
         package var isWaitingForUnlock: Bool
+        /// Its user has quit it: only its location services launch it.
+        package var isQuit: Bool
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks and media.
@@ -144,7 +148,7 @@ extension Supervision {
             until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
             hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend,
-            isWaitingForUnlock: isWaitingForUnlock(client))
+            isWaitingForUnlock: isWaitingForUnlock(client), isQuit: isQuit(client))
     }
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
@@ -212,9 +216,11 @@ extension Supervision {
             registeredAt: record.registeredAt, holds: holds, sockets: Array(record.sockets),
             keepAliveTimeout: record.keepAlive?.timeout, keepAliveWindow: keepAliveWindow(client),
             backgroundTasks: record.assertions.tasks.map(\.name),
-            mediaPlays: record.assertions.mediaPlays(at: now), isOutOfReach: isOutOfReach(client),
+            media: record.assertions.mediaPlays(at: now) ? record.assertions.mediaWitness : nil,
+            isOutOfReach: isOutOfReach(client),
             wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
-            fetch: fetch(record, client, at: now), counters: counters)
+            fetch: fetch(record, client, at: now), observations: observations(of: client),
+            counters: counters)
     }
 
     private func fetch(_ record: Client, _ client: ClientID, at now: Instant) -> ClientView.Fetch? {

@@ -81,7 +81,12 @@ extension Supervision {
         case .launching:
             kill(client, .quitByUser, at: now, into: &actions)
         case .dormant:
-            forget(client, at: now, into: &actions)
+            guard staysForLocation(client) else {
+                forget(client, at: now, into: &actions)
+                break
+            }
+            leaveForLocation(client, into: &actions)
+            clients[client.id].lifecycle.becomeDormant(.resting)
         case .suspended:
             noteEndOfSleep(client, at: now)
             kill(client, .quitByUser, at: now, into: &actions)

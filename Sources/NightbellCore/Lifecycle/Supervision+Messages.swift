@@ -47,8 +47,8 @@ extension Supervision {
         case .handOver(let offers):
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
-        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval,
-            .beginBackgroundTask,
+        case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval, .observe,
+            .stopObserving, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
             actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
@@ -75,6 +75,10 @@ extension Supervision {
             return .done
         case .setMinimumFetchInterval(let interval):
             return setMinimumFetchInterval(interval, client, at: now)
+        case .observe(let name, let subject):
+            return observe(name, subject, client, at: now)
+        case .stopObserving(let name):
+            return stopObserving(name, client)
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):
@@ -88,7 +92,7 @@ extension Supervision {
             return .backgroundTimeLeft(timeLeft(client, at: now))
         case .mediaActivity:
             guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
-            clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
+            claimMedia(client, at: now)
             return .done
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
             .fetchDone, .saveState, .hibernate, .restartNoted:

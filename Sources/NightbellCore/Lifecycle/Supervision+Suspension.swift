@@ -1,9 +1,15 @@
 /// Suspends a client step by step, so that no event is lost.
 extension Supervision {
-    /// Whether anything but a request can wake a client once it sleeps: a socket or its keep-alive timeout.
+    /// Whether anything but a request can wake a client once it sleeps: a socket, its keep-alive timeout or an
+    /// observation.
     func canBeWoken(_ client: ClientID) -> Bool {
-        clients[client.id].keepAlive != nil
-            || clients[client.id].sockets.contains { sockets[$0.id].canWake }
+        if clients[client.id].keepAlive != nil
+            || clients[client.id].sockets.contains(where: { sockets[$0.id].canWake })
+        {
+            return true
+        }
+        return clients[client.id].lifecycle.isDormant
+            ? hasLaunchingObservations(client) : observations(of: client).contains { $0.subject.wakes }
     }
 
     /// Whether fetches are all that the client wants to be woken for.

@@ -15,7 +15,7 @@ extension Supervision {
         case .dormant:
             if reasons.contains(.fetch) { noteLaunchForFetch(client, at: now) }
             // All traffic until it runs counts as one wake.
-            if !clients[client.id].launches.reasons.contains(.socket) {
+            if clients[client.id].launches.reasons.isDisjoint(with: .ofTraffic) {
                 noteTraffic(client, reasons, at: now, into: &actions)
             }
             return requestLaunch(client, reasons, at: now, into: &actions)
@@ -76,12 +76,13 @@ extension Supervision {
         }
     }
 
-    /// Counts a wake by traffic; returns whether this client is over its limit.
+    /// Counts a wake that others cause, at any pace; returns whether this client is over its limit. Reports of the location
+    /// are not counted: the client has chosen their distance, and they launch it seldom.
     @discardableResult
     private mutating func noteTraffic(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) -> Bool {
-        guard !reasons.isDisjoint(with: [.socket, .clientMessage]) else { return false }
+        guard !reasons.isDisjoint(with: .ofTraffic) else { return false }
         let isUserOverLimit =
             users[clients[client.id].user, default: UserUsage()].countWake(
                 limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)
@@ -114,17 +115,25 @@ extension Supervision {
         let start = actions.firedSockets.count
         // A path that works again meanwhile is told as lost all the same.
         if clients[client.id].hasLostPaths {
-            for fired in clients[client.id].fired where fired.conditions.contains(.pathLost) {
+            for fired in clients[client.id].fired
+            where fired.conditions.contains(.pathLost) && sockets.contains(fired.token.id) {
                 sockets[fired.token.id].isPathLost = true
             }
         }
-        let reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
+        let (observed, ofObserved) = takeOccurrences(
+            of: client, isRepeated: pending == .repeated, into: &actions)
+        var reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
+        // It may have ended an observation since, and a repeated wake also tells what earlier ones did.
+        if !ofObserved.isEmpty || !reasons.isSubset(of: .ofObservations) {
+            reasons.subtract(.ofObservations)
+            reasons.formUnion(ofObserved)
+        }
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
         countWake(reasons, of: client)
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
-            sockets: start..<actions.firedSockets.count, budget: wakeBudget,
+            sockets: start..<actions.firedSockets.count, observed: observed, budget: wakeBudget,
             asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
             fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil)
         actions.append(.notify(client, .wake(wake)))

@@ -17,6 +17,16 @@ package enum Fact: Sendable, Equatable {
     case shortage(Bool)
     /// The users with an open home.
     case unlocked(Knowledge<Set<UserID>>)
+    /// nil: unknown.
+    case position(Position?)
+    /// The observed Bluetooth devices that are known to be connected or not, by object path.
+    case bluetooth([String: Presence])
+    /// An observed Bluetooth characteristic has notified. Unlike the others, it is not reported again.
+    case characteristic(String, [UInt8])
+    /// The observed accessories that are known to be attached or not, by name.
+    case accessories([String: Presence])
+    /// The clients of a user that have media.
+    case media(of: UserID, Knowledge<MediaFact>)
 }
 
 /// A value that may not be known.

@@ -11,6 +11,8 @@ package struct MachineState: Sendable, Equatable {
     /// Memory or processors are short.
     package internal(set) var isShort = false
     package internal(set) var unlockedUsers = Knowledge<Set<UserID>>.unknown
+    /// By user, if something is known.
+    var media: [UserID: UserMedia] = [:]
     /// The clients that have to finish something before the machine sleeps.
     var sleepPreparation: SleepPreparation?
     /// Keep-alive handlers have to run at the end of this turn, because the machine is about to sleep.
@@ -30,6 +32,9 @@ package struct FactNeeds: OptionSet, Sendable, Hashable {
     package static let power = FactNeeds(rawValue: 2)
     package static let sleep = FactNeeds(rawValue: 4)
     package static let users = FactNeeds(rawValue: 8)
+    package static let location = FactNeeds(rawValue: 16)
+    package static let bluetooth = FactNeeds(rawValue: 32)
+    package static let devices = FactNeeds(rawValue: 64)
 }
 
 /// How many clients and sockets need facts.
@@ -42,6 +47,8 @@ struct FactWishes: Sendable, Equatable {
     var fetches = 0
     /// Clients that are not launched before their user's home is there.
     var unlocks = 0
+    /// Clients that could have media now, of each user that has any.
+    var media: [UserID: Int] = [:]
 }
 
 extension Supervision {
@@ -54,7 +61,7 @@ extension Supervision {
         // Those that have to run before the machine sleeps.
         if schedule.count > 0 { needs.insert(.sleep) }
         if wishes.unlocks > 0 { needs.insert(.users) }
-        return needs
+        return needs.union(observationDemand.needs)
     }
 
     /// Adds a client to the wishes, or removes it: before its registration changes, and after.
@@ -62,6 +69,7 @@ extension Supervision {
         if clients[client.id].wantsNetworkChanges { machine.wishes.networkChanges += count }
         if clients[client.id].modes.contains(.fetch) { machine.wishes.fetches += count }
         if clients[client.id].waitsForUnlock { machine.wishes.unlocks += count }
+        countMedia(of: client, count)
     }
 
     /// Takes note of a fact, and acts on the difference to what was known.
@@ -86,6 +94,20 @@ extension Supervision {
         case .unlocked(let users):
             machine.unlockedUsers = users
             launchUnlocked(at: now, into: &actions)
+        case .position(let position):
+            learnPosition(position, at: now, into: &actions)
+        case .bluetooth(let devices):
+            observations.bluetooth = devices
+            observations.forgetUnobserved()
+            comparePresence(at: now, into: &actions)
+        case .characteristic(let path, let value):
+            learnValue(path, value, at: now, into: &actions)
+        case .accessories(let accessories):
+            observations.accessories = accessories
+            observations.forgetUnobserved()
+            comparePresence(at: now, into: &actions)
+        case .media(let user, let media):
+            learnMedia(of: user, media, at: now, into: &actions)
         }
         permitFetches(at: now)
     }

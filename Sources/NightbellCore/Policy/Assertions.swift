@@ -9,8 +9,10 @@ struct Assertions: Sendable, Equatable {
 
     private(set) var tasks: [Task] = []
     private(set) var nextTask: UInt64 = 1
-    /// Media counts as playing until then.
+    /// Media counts as playing until then; `unlimited`: until its end is reported.
     private(set) var mediaUntil: Instant?
+    /// The evidence of it.
+    private(set) var mediaWitness: MediaWitness?
     private(set) var time = Time.full
 
     init() {}
@@ -20,8 +22,11 @@ struct Assertions: Sendable, Equatable {
         self.tasks = tasks
         self.nextTask = nextTask
         self.mediaUntil = mediaUntil
+        mediaWitness = mediaUntil.map { _ in .earlier }
         self.time = time
     }
+
+    static let unlimited = Instant(nanoseconds: .max)
 
     /// The time shared by all tasks of one stay in the background.
     enum Time: Sendable, Equatable {
@@ -74,15 +79,33 @@ struct Assertions: Sendable, Equatable {
         return true
     }
 
-    /// Media is active: the clock of the tasks stops until the activity lapses.
+    /// The client says that media is active: the clock of the tasks stops until the activity lapses.
     mutating func renewMedia(until instant: Instant) {
-        mediaUntil = instant
+        if mediaUntil.map({ $0 < instant }) ?? true {
+            mediaUntil = instant
+            mediaWitness = .word
+        }
         time = .full
+    }
+
+    /// Media is active, by this evidence, until its end is reported.
+    mutating func holdMedia(_ witness: MediaWitness) {
+        mediaUntil = Self.unlimited
+        mediaWitness = witness
+        time = .full
+    }
+
+    /// Media counts as playing no longer than until then.
+    mutating func endMedia(by instant: Instant) {
+        mediaUntil = mediaUntil.map { min($0, instant) }
     }
 
     /// The client is in the background: the clock runs if tasks are held and no media plays.
     mutating func runClock(at now: Instant, budget: Duration) {
-        if let mediaUntil, now >= mediaUntil { self.mediaUntil = nil }
+        if let mediaUntil, now >= mediaUntil {
+            self.mediaUntil = nil
+            mediaWitness = nil
+        }
         guard mediaUntil == nil, hasTasks, case .full = time else { return }
         time = .running(until: now + budget, notified: false)
     }
@@ -113,7 +136,7 @@ struct Assertions: Sendable, Equatable {
 
     /// When something becomes due in the background.
     func nextDeadline(notice: Duration) -> Instant? {
-        if let mediaUntil { return mediaUntil }
+        if let mediaUntil { return mediaUntil == Self.unlimited ? nil : mediaUntil }
         guard hasTasks, case .running(let until, let notified) = time else { return nil }
         return notified ? until : until - notice
     }

@@ -19,6 +19,8 @@ package struct Settings: Sendable, Equatable {
         package var fetch: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
+        /// How long media that played counts as playing while nothing is known about it.
+        package var mediaHold: Duration = .seconds(30)
 
         package init() {}
     }
@@ -122,6 +124,16 @@ package struct Settings: Sendable, Equatable {
         package init() {}
     }
 
+    /// The measure of a significant change of the machine's location.
+    package struct Location: Sendable, Equatable {
+        /// Metres from the position that the client was told of last.
+        package var significantDistance: Int = 500
+        /// The shortest time between two of them.
+        package var significantInterval: Duration = .seconds(300)
+
+        package init() {}
+    }
+
     /// Measures when memory is short.
     package struct MemoryPressure: Sendable, Equatable {
         /// How many suspended clients are terminated each time, the largest first.
@@ -138,6 +150,8 @@ package struct Settings: Sendable, Equatable {
         package var socketsPerClient: Int = 1_024
         package var socketsPerUser: Int = 16_384
         package var backgroundTasksPerClient: Int = 64
+        package var observationsPerClient: Int = 16
+        package var observationsPerUser: Int = 64
         /// The size of the state that a client may leave for its next process …
         package var stateBytesPerClient: Int = 65_536
         /// … and of what all clients of one uid may leave together.
@@ -173,6 +187,7 @@ package struct Settings: Sendable, Equatable {
     package var launches = Launches()
     package var memoryPressure = MemoryPressure()
     package var sleep = Sleep()
+    package var location = Location()
     package var quotas = Quotas()
     /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's are. No
     /// configuration key.

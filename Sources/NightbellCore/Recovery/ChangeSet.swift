@@ -18,6 +18,8 @@ struct ChangeSet: Sendable, Equatable {
     var ownerships: [ClientIdentifier] = []
     /// The places of identifiers with a changed record of their fetches.
     var fetches: [UInt32] = []
+    /// Clients with changed observations.
+    var observations: [ClientID] = []
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
@@ -30,7 +32,8 @@ struct ChangeSet: Sendable, Equatable {
     /// Whether nothing but pings has changed.
     var isOfPings: Bool {
         clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
-            && fetches.isEmpty && endedOwnerships.isEmpty && !hasPressure && !hasNetwork
+            && fetches.isEmpty && observations.isEmpty && endedOwnerships.isEmpty && !hasPressure
+            && !hasNetwork
     }
 
     mutating func removeAll() {
@@ -41,6 +44,7 @@ struct ChangeSet: Sendable, Equatable {
         offloads.empty()
         ownerships.empty()
         fetches.empty()
+        observations.empty()
         endedOwnerships.empty()
         hasPressure = false
         hasNetwork = false
@@ -69,6 +73,11 @@ extension Supervision {
     mutating func endTasks(_ client: ClientID) {
         if clients[client.id].assertions.hasTasks { recordTasks(client) }
         clients[client.id].assertions = Assertions()
+    }
+
+    mutating func recordObservations(of client: ClientID) {
+        guard notesChanges, changes.observations.last != client else { return }
+        changes.observations.append(client)
     }
 
     mutating func noteEnd(_ token: SocketToken) {

@@ -41,6 +41,8 @@ package protocol RecoveryLog {
     mutating func put(_ fetch: RecoverySnapshot.Fetch)
     /// Removes the record of the fetches of an ownership, if there is one.
     mutating func removeFetch(_ number: UInt64)
+    /// Replaces the record of a client's observations.
+    mutating func put(_ observations: [Observation], of client: ClientID)
     /// Removes all records of a client, except those of its sockets.
     mutating func removeRecords(of client: ClientID)
     mutating func flush()
@@ -56,6 +58,11 @@ extension RecoveryLog {
     /// one finishes or repeats these.
     mutating func apply(_ changes: ChangeSet, of supervision: borrowing Supervision) {
         if changes.hasPressure { store(pressedUntil: supervision.pressedUntil) }
+        // Before the wake that tells of them: it is repeated with all that is known of it.
+        for client in changes.observations where supervision.contains(client) {
+            put(supervision.observationSnapshot(of: client), of: client)
+        }
+        if !changes.observations.isEmpty { flush() }
         for client in changes.beginnings where supervision.contains(client) {
             storeToldWake(supervision.toldWakeID(of: client), of: client)
         }

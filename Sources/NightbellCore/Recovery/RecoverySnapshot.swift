@@ -7,6 +7,7 @@ package struct RecoverySnapshot: Sendable {
         /// nil: the previous supervisor had begun to forget it.
         package var state: (row: ClientRow, statistics: ClientStatistics)?
         package var tasks: [Task] = []
+        package var observations: [Observation] = []
         /// Wakes up to this number are known to have been delivered; later ones may have been decided only.
         package var toldWakeID: UInt64 = 0
         package var execution = Execution.running

@@ -28,7 +28,10 @@ extension Supervision {
             },
             after: forgetsNames ? 0 : snapshot.clientGeneration)
         for old in snapshot.clients { lastOwnership = max(lastOwnership, old.ownership) }
-        for old in snapshot.clients { add(old) }
+        for old in snapshot.clients {
+            add(old)
+            restoreMedia(of: old.id, at: now)
+        }
         sockets = SlotMap(
             try snapshot.sockets.map { (old) throws(RecoverySnapshotError) in
                 (old.token.id, try restored(old))
@@ -184,6 +187,7 @@ extension Supervision {
         case .dormant, .launching:
             continueWithoutProcess(client, into: &actions)
         }
+        restoreObservations(old, at: now)
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.hasMessageInFlight { callBack(client, at: now, into: &actions) }
         if isOffloaded {

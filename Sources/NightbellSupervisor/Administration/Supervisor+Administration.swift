@@ -47,7 +47,7 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving:
             preconditionFailure("these are not administration")
         }
     }
@@ -74,6 +74,7 @@ extension Supervisor {
     }
 
     private func simulate(_ message: WireSimulate, _ connection: Connection, _ request: UInt64) {
+        if message.hasOccurrence { return simulate(message, message.occurrence, connection, request) }
         let simulated: Command
         switch message.event {
         case .networkChange: simulated = .simulateNetworkChange
@@ -85,6 +86,18 @@ extension Supervisor {
             return answer(connection, request, .error(WireError(.invalidArgument, "unknown event")))
         }
         command(simulated, message.identifier, connection, request)
+    }
+
+    private func simulate(
+        _ message: WireSimulate, _ happened: WireOccurrence, _ connection: Connection, _ request: UInt64
+    ) {
+        guard let occurrence = Occurrence(happened) else {
+            let error = WireError(.invalidArgument, "an unknown occurrence, or a value out of its range")
+            return answer(connection, request, .error(error))
+        }
+        guard let client = find(message.identifier, connection, request) else { return }
+        let key = RequestKey(connection: connection.key, request: request)
+        feed(.simulate(occurrence, observation: happened.name, client, key))
     }
 
     private func command(
@@ -250,7 +263,7 @@ extension Supervisor {
         }
         status.stopping = supervision.isStopping
         if isAdministrator(connection) { status.warnings = durable.identifiers?.problems ?? [] }
-        status.sources = sourceReports
+        status.sources = sourceReports(for: connection)
         status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
         status.alarmProblem = alarmProblem
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
@@ -275,7 +288,7 @@ extension Supervisor {
             info.keepAliveDueInMs = window.latest.since(elapsedNow).wireMilliseconds
         }
         info.backgroundTasks = Array(view.backgroundTasks.prefix(Self.mostTasksShown))
-        info.mediaActive = view.mediaPlays
+        info.mediaActive = view.media != nil
         info.counters = WireCounters(view.counters)
         if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
         info.connectedMs = record == nil ? 0 : now.since(view.registeredAt).wireMilliseconds
@@ -287,13 +300,15 @@ extension Supervisor {
         if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         if view.isOutOfReach {
-            info.warnings.append("out of reach: no socket and no keep-alive timeout that could wake it")
+            info.warnings.append(
+                "out of reach: no socket, keep-alive timeout or observation that could wake it")
         }
         if let said = record?.saidIdentifier {
             info.warnings.append("its program says Hello as \(said), and was started as \(info.identifier)")
         }
         if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
         guard inFull else { return info }
+        info.observations = view.observations.map { WireClientInfo.Observation($0, at: elapsedNow) }
         if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
             info.launch = specification
         }
@@ -381,12 +396,13 @@ extension ClientView {
         if holds.contains(.linger) { names.append("lingering") }
         if holds.contains(.settingUp) { names.append("setting up") }
         if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
-        if state == .background, mediaPlays { names.append("media") }
+        if state == .background, let media { names.append("media: \(media.text)") }
         if isSilent { return "its program does not speak to Nightbell" }
         if launches.hibernates { names.append("to be ended instead of suspended") }
         if !launches.reasons.isEmpty, state == .dormant || state == .launching {
             names.append("to be launched: \(launches.reasons.names)")
         }
+        if state == .dormant, launches.isQuit { names.append("quit; only its location launches it") }
         if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
         if let until = launches.notBefore, !launches.reasons.isEmpty {
             names.append("not before \(until.since(now).wireMilliseconds) ms")

@@ -139,7 +139,7 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
             .stateDropped, .outOfReach, .unlockUnknown, .simulated:
@@ -153,7 +153,7 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
@@ -192,6 +192,7 @@ extension Trace {
         case .outOfReach: "out of reach"
         case .unlockUnknown: "unlock unknown"
         case .fetchEnded: "fetched"
+        case .observed: "observed"
         case .simulated: "simulated"
         }
     }
@@ -224,8 +225,10 @@ extension Trace {
         case .fetchEnded(.noData): "no new data"
         case .fetchEnded(.failed): "failed"
         case .fetchEnded(nil): "not completed"
+        case .observed(let observed):
+            "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
         case .simulated(let event): event.text
-        case .outOfReach: "it sleeps with no socket and no keep-alive timeout that could wake it"
+        case .outOfReach: "it sleeps with no socket, keep-alive timeout or observation that could wake it"
         }
     }
 }

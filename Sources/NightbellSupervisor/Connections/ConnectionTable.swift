@@ -89,6 +89,19 @@ struct ConnectionTable: ~Copyable {
         return connection
     }
 
+    /// The client in this slot, if it has a process.
+    func client(inSlot slot: UInt32) -> ClientID? {
+        Int(slot) < ofClients.count ? ofClients[Int(slot)]?.client?.id : nil
+    }
+
+    /// The clients that a process is.
+    func clients(in process: pid_t) -> [ClientID] {
+        guard clientProcesses.contains(process) else { return [] }
+        return ofClients.compactMap { connection in
+            connection?.client.flatMap { $0.process.pid == process ? $0.id : nil }
+        }
+    }
+
     mutating func attach(_ connection: Connection, to client: ClientID, in process: pid_t) {
         while ofClients.count <= Int(client.slot) { ofClients.append(nil) }
         ofClients[Int(client.slot)] = connection

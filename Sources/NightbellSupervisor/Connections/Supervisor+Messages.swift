@@ -164,7 +164,7 @@ extension Supervisor {
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -349,6 +349,19 @@ extension ClientMessage {
                 return .failure(InvalidMessage(wire: error))
             }
             return .success(.fetchDone(wakeID: message.wakeID, result))
+        case .observe(let message):
+            let longest = Observation.longestName
+            guard (1...longest).contains(message.name.utf8.count) else {
+                let error = WireError(.invalidArgument, "an observation has a name of 1 to \(longest) bytes")
+                return .failure(InvalidMessage(wire: error))
+            }
+            guard let subject = Subject(message) else {
+                let error = WireError(.invalidArgument, "an unknown subject, or a value out of its range")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.observe(name: message.name, subject))
+        case .stopObserving(let message):
+            return .success(.stopObserving(name: message.name))
         case .beginBackgroundTask(let message):
             guard message.name.utf8.count <= longestName else {
                 let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")

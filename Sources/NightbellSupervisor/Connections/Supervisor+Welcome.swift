@@ -77,6 +77,7 @@ extension Supervisor {
 
     func attach(_ connection: Connection, to client: ClientID, _ record: ServedClient) {
         connections.attach(connection, to: client, in: record.process.pid)
+        findMediaAgain(of: connection.credentials.uid)
     }
 
     // MARK: The keeper's record

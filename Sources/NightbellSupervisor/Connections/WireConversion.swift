@@ -221,6 +221,13 @@ extension WireError {
                 (.invalidTask, "no background task of this client has this number")
             case .noFetch:
                 (.noFetch, "no fetch is going on that this wake told of")
+            case .noSuchObservation:
+                (
+                    .noSuchObservation,
+                    "the client has no observation of this name to which that can happen"
+                )
+            case .tooManyObservations:
+                (.tooManyObservations, "this client, or user, observes as much as it may")
             case .illegalState(let state):
                 (.illegalState, "not possible while the client is \(state.name)")
             case .notPollable:
@@ -297,8 +304,10 @@ extension WakePacket {
 }
 
 extension WireWake {
-    init(_ wake: Wake, _ fired: ArraySlice<FiredSocket>, _ returned: [WireDelegatedState]) {
+    init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireDelegatedState]) {
         self.init()
+        let fired = buffer.firedSockets[wake.sockets]
+        occurrences = buffer.observed[wake.observed].map(\.wire)
         self.returned = returned
         wakeID = wake.wakeID
         reasons = wake.reasons.wire
@@ -349,7 +358,7 @@ extension WireSupervisorMessage {
     }
 
     init(_ wake: Wake, _ buffer: ActionBuffer, _ returned: [WireDelegatedState]) {
-        self.init(.wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned)))
+        self.init(.wake(WireWake(wake, buffer, returned)))
     }
 
     init(_ notice: Notice, _ buffer: ActionBuffer, _ returned: [WireDelegatedState]) {
@@ -370,7 +379,7 @@ extension WireSupervisorMessage {
             message.returned = returned
             body = .suspendCancelled(message)
         case .wake(let wake):
-            body = .wake(WireWake(wake, buffer.firedSockets[wake.sockets], returned))
+            body = .wake(WireWake(wake, buffer, returned))
         case .backgroundTimeExpiring(let remaining):
             var message = WireBackgroundTimeExpiring()
             message.remainingMs = remaining.wireMilliseconds

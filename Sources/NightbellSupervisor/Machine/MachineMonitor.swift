@@ -1,8 +1,17 @@
 import EventLoop
 import NightbellCore
 import NightbellWire
+import SwiftProtobuf
 
-/// The process that observes the machine: whether it runs, and what its sources have said.
+/// The processes that observe.
+enum MonitorID: Hashable {
+    /// The one for the whole machine.
+    case machine
+    /// The one for a user's session.
+    case session(UserID)
+}
+
+/// The process that observes the machine, or a user's session: whether it runs, and what its sources have said.
 ///
 /// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a pause, and nothing
 /// but its facts is missing.
@@ -14,11 +23,13 @@ struct MachineMonitor {
     }
 
     var process: MonitorProcess?
-    /// Processes that were ended and cannot be reaped yet.
-    var ending: [MonitorProcess] = []
     /// The last demand sent.
     var demand = WireMonitorDemand()
+    /// The part of that demand that is about the subjects of observations.
+    var observed = ObservationDemand()
     var needs: FactNeeds = []
+    /// Some client needs it.
+    var isNeeded = false
     var sources: [WireMonitorSource: Source] = [:]
     /// Why it does not run although it is needed.
     var problem = ""
@@ -29,9 +40,12 @@ struct MachineMonitor {
     private(set) var restartAt: Instant?
     /// When it ends, because no client needs it.
     var idleUntil: Instant?
-    /// When it must have read the last demand.
+    /// When it must have read what was unread when a demand was sent.
     var mustReadBy: Instant?
-    private var started: UInt64 = 0
+    /// No demand is sent to it before.
+    var nextDemand: Instant?
+    /// When a demand is sent that came too soon after another.
+    var demandHeldUntil: Instant?
     /// Consecutive ends soon after the start.
     private(set) var failures = 0
     private var reportsUntil = Instant(nanoseconds: .min)
@@ -45,6 +59,8 @@ struct MachineMonitor {
     static let idleTime: Duration = .seconds(10)
     /// How long it may take to read a demand.
     static let readingTime: Duration = .seconds(5)
+    /// Between demands.
+    static let demandPause: Duration = .milliseconds(100)
     /// One that has run this long is replaced at once.
     private static let settled: Duration = .seconds(10)
     private static let retry: Duration = .milliseconds(250)
@@ -54,12 +70,8 @@ struct MachineMonitor {
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        [process == nil && !needs.isEmpty ? restartAt : nil, idleUntil, mustReadBy].compactMap(\.self).min()
-    }
-
-    mutating func nextNumber() -> UInt64 {
-        started += 1
-        return started
+        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy, demandHeldUntil]
+            .compactMap(\.self).min()
     }
 
     func mayStart(at now: Instant) -> Bool { restartAt.map { now >= $0 } ?? true }
@@ -73,12 +85,26 @@ struct MachineMonitor {
         restartAt = now + pause
     }
 
+    /// For status reports.
+    func report(of source: WireMonitorSource, named name: String) -> WireSupervisorStatus.Source {
+        .with {
+            $0.name = name
+            let state = sources[source]
+            $0.isAvailable = state?.isAvailable ?? false
+            let missing = problem.isEmpty ? "it has not reported yet" : problem
+            $0.reason = $0.isAvailable ? "" : state?.reason ?? missing
+        }
+    }
+
     /// Forgets everything about the last process.
     mutating func reset() {
         process = nil
         demand = WireMonitorDemand()
+        observed = ObservationDemand()
         sources = [:]
         mustReadBy = nil
+        nextDemand = nil
+        demandHeldUntil = nil
         idleUntil = nil
     }
 
@@ -101,6 +127,9 @@ extension FactNeeds {
         if contains(.power) { sources.append(.power) }
         if contains(.sleep) { sources.append(.sleep) }
         if contains(.users) { sources.append(.users) }
+        if contains(.location) { sources.append(.location) }
+        if contains(.bluetooth) { sources.append(.bluetooth) }
+        if contains(.devices) { sources.append(.devices) }
         return sources
     }
 }

@@ -25,7 +25,9 @@ final class MonitorProcess {
         let identity: ProcessIdentity
         if let given = program.identity { identity = given } else { identity = try ProcessIdentity.own() }
         var order = LaunchOrder(
-            LaunchSpecification(arguments: [program.path], environment: program.environment), as: identity)
+            LaunchSpecification(
+                arguments: [program.path] + program.arguments, environment: program.environment), as: identity
+        )
         let pair = try SeqPacketSocket.pair()
         order.sockets = [LaunchOrder.Socket(pair.second.rawValue, name: "supervisor")]
         let launch = try Launch.begin(order)
@@ -55,7 +57,7 @@ final class MonitorProcess {
 
     var pid: pid_t { process.pid }
 
-    /// Sends everything that the supervisor wants to know. False: the process does not read.
+    /// Sends everything that the supervisor wants to know. False: there is no room, because the process does not read.
     func send(_ demand: WireMonitorDemand) -> Bool {
         do {
             return try connection.send(try demand.serializedBytes() as [UInt8])

@@ -4,112 +4,170 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// Starting, asking and replacing the process that observes the machine.
+/// Starting, asking and replacing the processes that observe the machine and sessions.
 extension Supervisor {
-    /// Starts the monitor when a client needs it, asks it for what is needed now, and ends it when none does. With nothing
-    /// to do this costs a comparison.
+    /// Starts the monitors when a client needs them, asks them for what is needed now, and ends them when none does. With
+    /// nothing to do this costs two comparisons.
     func superviseMonitor() {
+        supervision.updateDemand()
+        superviseSessions()
         let needs = supervision.isStopping ? [] : ask { $0.neededFacts }
         defer { monitor.needs = needs }
         guard let program = configuration.monitor else {
             return reportUnavailable(
                 needs, "the machine is not observed (monitor: off, or no nightbell-monitor)")
         }
-        if needs.isEmpty { return endIdleMonitor() }
-        monitor.idleUntil = nil
-        if monitor.process == nil, monitor.mayStart(at: now) { startMonitor(program) }
-        guard let process = monitor.process else { return }
-        if let limit = monitor.mustReadBy, now >= limit {
-            monitor.mustReadBy = nil
-            if process.hasUnread { return replaceMonitor("it does not read what it is asked") }
-        }
-        var demand = WireMonitorDemand()
+        guard !needs.isEmpty || monitor.process != nil else { return monitor.isNeeded = false }
+        let observed = ask { $0.observationDemand }
+        var demand = WireMonitorDemand(observed)
         demand.sources = needs.sources
         demand.delaysSleep = ask { $0.delaysSleep }
-        guard demand != monitor.demand else { return }
-        forgetFacts(monitor.needs.subtracting(needs))
-        monitor.demand = demand
-        monitor.mustReadBy = now + MachineMonitor.readingTime
-        if !process.send(demand) { replaceMonitor("it does not read what it is asked") }
+        demand.number = observed.revision + 1
+        if !needs.isEmpty { forgetFacts(monitor.needs.subtracting(needs)) }
+        supervise(.machine, program, needs.isEmpty ? nil : demand)
+        if monitor.demand == demand { monitor.observed = observed }
     }
 
-    private func endIdleMonitor() {
-        guard let process = monitor.process else { return }
-        guard let end = monitor.idleUntil else {
-            monitor.idleUntil = now + MachineMonitor.idleTime
-            monitor.mustReadBy = nil
-            // The sleep of the machine is not delayed for no client.
-            guard monitor.demand.delaysSleep else { return }
-            monitor.demand.delaysSleep = false
-            if !process.send(monitor.demand) { replaceMonitor("it does not read what it is asked") }
+    /// - Parameter demand: everything that is needed of it; nil: nothing.
+    func supervise(_ id: MonitorID, _ program: MonitorProgram, _ demand: WireMonitorDemand?) {
+        self[id].isNeeded = demand != nil
+        guard let demand else { return endIdleMonitor(id) }
+        self[id].idleUntil = nil
+        if self[id].process == nil, self[id].mayStart(at: now) { startMonitor(id, program) }
+        guard let process = self[id].process else { return }
+        if let limit = self[id].mustReadBy, now >= limit {
+            self[id].mustReadBy = nil
+            if process.hasUnread { return replaceMonitor(id, "it does not read what it is asked") }
+        }
+        self[id].demandHeldUntil = nil
+        guard demand != self[id].demand else { return }
+        // However often clients change their minds: what it has not read yet stays short.
+        if let earliest = self[id].nextDemand, now < earliest { return self[id].demandHeldUntil = earliest }
+        if self[id].mustReadBy == nil || !process.hasUnread {
+            self[id].mustReadBy = now + MachineMonitor.readingTime
+        }
+        self[id].nextDemand = now + MachineMonitor.demandPause
+        if process.send(demand) {
+            self[id].demand = demand
+        } else {
+            self[id].demandHeldUntil = self[id].nextDemand
+        }
+    }
+
+    subscript(id: MonitorID) -> MachineMonitor {
+        get {
+            switch id {
+            case .machine: monitor
+            case .session(let user): sessions[user]?.monitor ?? MachineMonitor()
+            }
+        }
+        set {
+            switch id {
+            case .machine: monitor = newValue
+            case .session(let user): sessions[user]?.monitor = newValue
+            }
+        }
+    }
+
+    private func endIdleMonitor(_ id: MonitorID) {
+        guard let process = self[id].process else { return }
+        guard let end = self[id].idleUntil else {
+            self[id].idleUntil = now + MachineMonitor.idleTime
+            self[id].mustReadBy = nil
+            // For no client the machine's sleep is delayed, or its location asked for; and a client that observes again is
+            // told what changes after that.
+            guard !self[id].demand.sources.isEmpty else { return }
+            self[id].demand = .with { $0.number = self[id].demand.number }
+            self[id].observed = ObservationDemand()
+            forgetFacts(of: id)
+            if !process.send(self[id].demand) { replaceMonitor(id, "it does not read what it is asked") }
             return
         }
         guard now >= end else { return }
-        logger.debug("the monitor of the machine ends: no client needs it")
-        monitor.reset()
-        monitor.ending.append(process)
+        logger.debug("\(id) ends: no client needs it")
+        self[id].reset()
+        endingMonitors.append(process)
         process.kill()
-        forgetFacts(.all)
+        forgetFacts(of: id)
     }
 
     /// The supervisor ends.
     func endMonitor() {
-        if let process = monitor.process { monitor.ending.append(process) }
-        monitor.reset()
-        for process in monitor.ending {
+        for id in [.machine] + sessions.keys.map(MonitorID.session) {
+            if let process = self[id].process { endingMonitors.append(process) }
+            self[id].reset()
+        }
+        for process in endingMonitors {
             process.kill()
             process.reap(within: 1_000)
         }
-        monitor.ending.removeAll()
+        endingMonitors.removeAll()
     }
 
     /// The end of a turn has changed what is asked of the monitor: clients have finished what they do before a sleep.
     var isDemandOutdated: Bool {
-        guard monitor.process != nil, !monitor.needs.isEmpty, !supervision.isStopping else { return false }
+        guard monitor.process != nil, !monitor.needs.isEmpty, monitor.demandHeldUntil == nil,
+            !supervision.isStopping
+        else { return false }
         return ask { $0.delaysSleep } != monitor.demand.delaysSleep
+            || ask { $0.observationDemand } != monitor.observed
     }
 
-    private func startMonitor(_ program: MonitorProgram) {
-        let number = monitor.nextNumber()
+    private func startMonitor(_ id: MonitorID, _ program: MonitorProgram) {
+        monitorsStarted += 1
         do {
-            let process = try MonitorProcess(program, number: number, at: now, loop)
+            let process = try MonitorProcess(program, number: monitorsStarted, at: now, loop)
             FaultInjection.point("after the monitor is started")
-            monitor.process = process
-            monitor.problem = ""
-            logger.debug("the monitor of the machine is started", metadata: ["pid": "\(process.pid)"])
+            self[id].process = process
+            self[id].problem = ""
+            logger.debug("\(id) is started", metadata: ["pid": "\(process.pid)"])
         } catch {
-            monitorFailed("it cannot be started: \(error)", startedAt: nil)
+            monitorFailed(id, "it cannot be started: \(error)", startedAt: nil)
         }
     }
 
     /// It misbehaves.
-    private func replaceMonitor(_ reason: String) {
-        guard let process = monitor.process else { return }
-        monitor.ending.append(process)
+    private func replaceMonitor(_ id: MonitorID, _ reason: String) {
+        guard let process = self[id].process else { return }
+        endingMonitors.append(process)
         process.kill()
-        monitorFailed(reason, startedAt: process.startedAt)
+        monitorFailed(id, reason, startedAt: process.startedAt)
     }
 
-    private func monitorFailed(_ reason: String, startedAt: Instant?) {
-        monitor.noteFailure(startedAt: startedAt, at: now)
-        monitor.problem = reason
-        monitor.reset()
-        log(.monitor, .warning, "the monitor of the machine is replaced: \(reason)")
-        forgetFacts(.all)
-        if monitor.failures >= MachineMonitor.failuresUntilUnavailable {
-            reportUnavailable(monitor.needs, reason)
+    private func monitorFailed(_ id: MonitorID, _ reason: String, startedAt: Instant?) {
+        self[id].noteFailure(startedAt: startedAt, at: now)
+        self[id].problem = reason
+        self[id].reset()
+        log(.monitor, .warning, "\(id) is replaced: \(reason)")
+        forgetFacts(of: id)
+        guard self[id].failures >= MachineMonitor.failuresUntilUnavailable else { return }
+        switch id {
+        case .machine: reportUnavailable(monitor.needs, reason)
+        case .session(let user): mediaIsUnavailable(of: user)
         }
     }
 
     /// A monitor has ended, by itself or not.
     func monitorExited(_ number: UInt64) {
-        if let process = monitor.process, process.number == number {
-            monitor.ending.append(process)
+        if let id = monitorID(number), let process = self[id].process {
+            endingMonitors.append(process)
             monitorFailed(
-                process.problem().map { "it cannot run: \($0)" } ?? "it has ended",
+                id, process.problem().map { "it cannot run: \($0)" } ?? "it has ended",
                 startedAt: process.startedAt)
         }
-        monitor.ending.removeAll { $0.number == number && $0.reap() }
+        endingMonitors.removeAll { $0.number == number && $0.reap() }
+    }
+
+    private func monitorID(_ number: UInt64) -> MonitorID? {
+        if monitor.process?.number == number { return .machine }
+        return sessions.first { $0.value.monitor.process?.number == number }.map { .session($0.key) }
+    }
+
+    private func forgetFacts(of id: MonitorID) {
+        switch id {
+        case .machine: forgetFacts(.all)
+        case .session(let user): forgetMedia(of: user)
+        }
     }
 
     // MARK: Facts
@@ -125,6 +183,9 @@ extension Supervisor {
         if needs.contains(.users), supervision.machine.unlockedUsers.value != nil {
             feed(.fact(.unlocked(.unknown)))
         }
+        if needs.contains(.location), ask({ !$0.observations.isEmpty }) { feed(.fact(.position(nil))) }
+        if needs.contains(.bluetooth), ask({ !$0.observations.isEmpty }) { feed(.fact(.bluetooth([:]))) }
+        if needs.contains(.devices), ask({ !$0.observations.isEmpty }) { feed(.fact(.accessories([:]))) }
     }
 
     /// Clients that wait for a fact that nothing can tell need not wait.
@@ -140,27 +201,35 @@ extension Supervisor {
         }
     }
 
-    /// Reads what the monitor has reported; the rest of a flood waits for the next turn.
+    /// Reads what a monitor has reported; the rest of a flood waits for the next turn.
     func receiveReports(_ number: UInt64) {
+        guard let id = monitorID(number) else { return }
         for _ in 0..<MachineMonitor.reportsPerTurn {
-            guard let process = monitor.process, process.number == number else { return }
+            guard let process = self[id].process, process.number == number else { return }
             do throws(SystemError) {
                 switch try process.connection.receive(into: &packet) {
                 case .wouldBlock:
                     return
                 case .end:
-                    return replaceMonitor(process.problem().map { "it cannot run: \($0)" } ?? "it has ended")
+                    let problem = process.problem().map { "it cannot run: \($0)" }
+                    return replaceMonitor(id, problem ?? "it has ended")
                 case .packet(let length, let isTruncated, _):
                     guard !isTruncated, length <= MonitorProcess.longestPacket,
-                        let report = try? WireMonitorReport(serializedBytes: packet.bytes)
-                    else { return replaceMonitor("it sends what is no report") }
-                    guard monitor.admitReport(at: now) else { return replaceMonitor("it sends too much") }
+                        let report = try? WireMonitorReport(serializedBytes: packet.bytes),
+                        report.isWithinLimits
+                    else { return replaceMonitor(id, "it sends what is no report") }
+                    guard self[id].admitReport(at: now) else {
+                        return replaceMonitor(id, "it sends too much")
+                    }
                     // It has read the demand: no timer is needed for that.
-                    if monitor.mustReadBy != nil, !process.hasUnread { monitor.mustReadBy = nil }
-                    learn(report)
+                    if self[id].mustReadBy != nil, !process.hasUnread { self[id].mustReadBy = nil }
+                    switch id {
+                    case .machine: learn(report)
+                    case .session(let user): learn(report, ofSessionOf: user)
+                    }
                 }
             } catch {
-                return replaceMonitor("its connection failed: \(error)")
+                return replaceMonitor(id, "its connection failed: \(error)")
             }
         }
     }
@@ -174,8 +243,14 @@ extension Supervisor {
             let isImminent = sleep.isImminent
             learn(isImminent ? .sleepImminent(isDelayed: sleep.isDelayed) : .resumed, from: .sleep)
         case .users(let users): learn(.unlocked(.known(Set(users.unlocked))), from: .users)
-        case .audio, .location, .bluetooth, .value, .devices, nil:
-            break  // nothing is asked of these sources
+        case .location(let location):
+            if let position = Position(location) { learn(.position(position), from: .location) }
+        case .bluetooth(let bluetooth): learn(.bluetooth(bluetooth), from: .bluetooth)
+        case .value(let value):
+            learn(.characteristic(value.path, Array(value.value)), from: .bluetooth)
+        case .devices(let devices): learn(.accessories(devices), from: .devices)
+        case .audio, nil:
+            break  // nothing is asked of this source
         }
     }
 
@@ -200,39 +275,52 @@ extension Supervisor {
         case .power: forgetFacts(.power)
         case .sleep: forgetFacts(.sleep)
         case .users: feed(.fact(.unlocked(.unavailable)))
-        case .audio, .location, .bluetooth, .devices, .unspecified, .UNRECOGNIZED: break
+        case .location: forgetFacts(.location)
+        case .bluetooth: forgetFacts(.bluetooth)
+        case .devices: forgetFacts(.devices)
+        case .audio, .unspecified, .UNRECOGNIZED: break
         }
     }
 
     // MARK: Status
 
-    var sourceReports: [WireSupervisorStatus.Source] {
-        monitor.needs.sources.map { source in
-            .with {
-                $0.name = source.name
-                let state = monitor.sources[source]
-                $0.isAvailable = state?.isAvailable ?? false
-                let missing = monitor.problem.isEmpty ? "it has not reported yet" : monitor.problem
-                $0.reason = $0.isAvailable ? "" : state?.reason ?? missing
-            }
-        }
+    /// The sources that a connection's user may know of.
+    func sourceReports(for connection: Connection) -> [WireSupervisorStatus.Source] {
+        let users = sessions.keys.filter { $0 == connection.credentials.uid || isAdministrator(connection) }
+        return monitor.needs.sources.map { monitor.report(of: $0, named: $0.name) }
+            + users.sorted().map { mediaReport(of: $0) }
     }
 
-    private func notifyWatchers(of fact: Fact) {
+    /// - Parameter user: the user that the fact is about; nil: all.
+    func notifyWatchers(of fact: Fact, about user: UserID? = nil) {
         guard connections.watchers > 0 else { return }
         var event = WireWatchEvent()
         event.atUnixNs = WallClock.now()
         event.kind = "machine"
         event.detail = fact.text
         for connection in connections.all {
-            guard case .watcher(let wanted) = connection.role, wanted.isEmpty else { continue }
+            guard case .watcher(let wanted) = connection.role, wanted.isEmpty,
+                isAdministrator(connection)
+                    || !fact.isObserved && (user == nil || user == connection.credentials.uid)
+            else { continue }
             send(event, to: connection)
         }
     }
 }
 
 extension FactNeeds {
-    static let all: FactNeeds = [.network, .power, .sleep, .users]
+    static let all: FactNeeds = [
+        .network, .power, .sleep, .users, .location, .bluetooth, .devices,
+    ]
+}
+
+extension MonitorID: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .machine: "the monitor of the machine"
+        case .session(let user): "the monitor of uid \(user)'s session"
+        }
+    }
 }
 
 extension WireMonitorAnswer {
@@ -265,6 +353,14 @@ extension NetworkFact {
 }
 
 extension Fact {
+    /// Whether it is about the subject of an observation, which is only for its clients to know.
+    fileprivate var isObserved: Bool {
+        switch self {
+        case .position, .bluetooth, .characteristic, .accessories: true
+        case .network, .power, .sleepImminent, .resumed, .wallClock, .shortage, .unlocked, .media: false
+        }
+    }
+
     /// For watchers.
     fileprivate var text: String {
         switch self {
@@ -279,6 +375,22 @@ extension Fact {
         case .unlocked(.known(let users)):
             "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
         case .unlocked(.unknown), .unlocked(.unavailable): "unlocked users unknown"
+        case .position(let position):
+            position.map { "at \($0.latitude), \($0.longitude)" } ?? "position unknown"
+        case .bluetooth(let devices): "Bluetooth: " + Self.text(of: devices)
+        case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .accessories(let accessories): "accessories: " + Self.text(of: accessories)
+        case .media(let user, .known(let media)):
+            media.streaming.map { "\($0.count) clients of uid \(user) stream" }
+                ?? "\(media.playing.count) clients of uid \(user) say that they play (MPRIS)"
+        case .media(let user, .unknown), .media(let user, .unavailable): "media of uid \(user) unknown"
         }
+    }
+
+    private static func text(of devices: [String: Presence]) -> String {
+        guard !devices.isEmpty else { return "unknown" }
+        return devices.sorted { $0.key < $1.key }.map { name, presence in
+            name + (presence == .absent ? " absent" : " present")
+        }.joined(separator: ", ")
     }
 }

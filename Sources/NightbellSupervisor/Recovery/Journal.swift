@@ -17,6 +17,8 @@ final class Journal {
     let programNumber: UInt64
     /// Slots with a mark in the shared state; it is not read for the others, because most have none.
     private var marked: Set<Int>
+    /// Clients with a record of observations, because most have none.
+    private var observers: Set<ClientID> = []
 
     /// The words of the shared state that concern all clients.
     private enum General {
@@ -106,11 +108,13 @@ final class Journal {
     /// The previous workers' state, without the descriptors and without what only the kernel knows.
     func snapshot(_ records: Records) -> RecoverySnapshot {
         var snapshot = RecoverySnapshot()
+        observers = Set(records.observations.keys)
         snapshot.clients = records.clients.map { id, record in
             var client = RecoverySnapshot.Client(
                 id: id, registration: record.registration, registeredAt: record.registeredAt)
             client.ownership = record.ownership
             client.tasks = records.tasks[id] ?? []
+            client.observations = records.observations[id] ?? []
             client.stateBytes = records.stateSizes[id] ?? 0
             client.hasMessageInFlight = sharedState.general(General.messageBeingRead) == id.rawValue
             client.presence = record.presence
@@ -153,6 +157,7 @@ final class Journal {
     struct Records {
         var clients: [(id: ClientID, record: ClientRecordBytes)] = []
         var tasks: [ClientID: [RecoverySnapshot.Task]] = [:]
+        var observations: [ClientID: [Observation]] = [:]
         var sockets: [SocketRecordBytes] = []
         var owners: [RecoverySnapshot.Owner] = []
         var fetches: [RecoverySnapshot.Fetch] = []
@@ -175,6 +180,10 @@ final class Journal {
                 clients.append((id, try ClientRecordBytes(key, store.record(key) ?? [], settings)))
                 guard let held = store.record(.tasks(id)) else { continue }
                 tasks[id] = try TaskRecordBytes.tasks(.tasks(id), held)
+            }
+            for key in keys[.observations] {
+                observations[ClientID(rawValue: key.id)] = try ObservationRecordBytes.observations(
+                    key, store.record(key) ?? [])
             }
             for key in keys[.states] {
                 stateSizes[ClientID(rawValue: key.id)] = store.record(key)?.count
@@ -307,8 +316,16 @@ extension Journal: RecoveryLog {
 
     func removeFetch(_ number: UInt64) { link.remove(.fetch(number)) }
 
+    func put(_ observations: [Observation], of client: ClientID) {
+        observers.insert(client)
+        if observations.isEmpty { return link.remove(.observations(client)) }
+        FaultInjection.point("before observations are stored")
+        link.put(.observations(client), ObservationRecordBytes.bytes(of: observations))
+    }
+
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))
+        if observers.remove(client) != nil { link.remove(.observations(client)) }
         removeProcess(of: client)
         link.remove(.state(client))
         link.remove(.client(client))

@@ -24,6 +24,8 @@ enum RecordKind: UInt8 {
     case receiveBuffers = 26
     /// The fetches of a client.
     case fetches = 27
+    /// The observations of a client.
+    case observations = 28
 }
 
 extension RecordKey {
@@ -36,6 +38,7 @@ extension RecordKey {
     static func gate(_ id: ClientID) -> RecordKey { RecordKey(.gates, id: id.rawValue) }
     static func state(_ id: ClientID) -> RecordKey { RecordKey(.states, id: id.rawValue) }
     static func owner(_ number: UInt64) -> RecordKey { RecordKey(.owners, id: number) }
+    static func observations(_ id: ClientID) -> RecordKey { RecordKey(.observations, id: id.rawValue) }
     static func setting(_ number: UInt64) -> RecordKey { RecordKey(.settings, id: number) }
     static func fetch(_ number: UInt64) -> RecordKey { RecordKey(.fetches, id: number) }
 }

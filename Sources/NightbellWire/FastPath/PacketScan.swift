@@ -98,7 +98,7 @@ package struct PacketScan {
             try count(&reader, end)
         case 16:
             isForClients = true
-        case 4...19:
+        case 4...21:
             isForClients = true
             try requireShort(length)
         case 30, 32...127:

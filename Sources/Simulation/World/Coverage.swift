@@ -33,6 +33,8 @@ package struct Coverage: Sendable, Equatable {
     package var pathsLost: UInt64 = 0
     package var runsBeforeSleep: UInt64 = 0
     package var launchesLocked: UInt64 = 0
+    /// Reports of a client's media.
+    package var streams: UInt64 = 0
 
     package init() {}
 
@@ -65,6 +67,7 @@ package struct Coverage: Sendable, Equatable {
         left.pathsLost += right.pathsLost
         left.runsBeforeSleep += right.runsBeforeSleep
         left.launchesLocked += right.launchesLocked
+        left.streams += right.streams
     }
 }
 

@@ -301,6 +301,8 @@ extension World {
         if let undisturbed, undisturbed === client {
             violate(.offload, "\(client.name) is woken by noise")
         }
+        require(
+            .media, !isAboutMedia || client.asleepSince == nil, "\(client.name) is woken by its media")
         let isKillDue = endSleep(client, isEnd: false)
         require(.wakeLimit, !isKillDue, "\(TraceFormat.name(id)) was woken too often and lives on")
         if fault == .thawForgotten, random.once(in: 16) { return }

@@ -24,8 +24,8 @@ extension World {
         case .endBackgroundTask(let task): asked.isOwn = client.tasks.contains(task)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
-            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState,
-            .hibernate, .restartNoted:
+            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving,
+            .saveState, .hibernate, .restartNoted:
             break
         }
     }
@@ -54,6 +54,11 @@ extension World {
             return answer == .refused(.modeRequired(.fetch))
         case .fetchDone:
             return answer == .refused(.noFetch)
+        // `ObservationLife` is the world of clients that observe.
+        case .observe(_, let subject):
+            return answer == .refused(.modeRequired(subject.mode))
+        case .stopObserving:
+            return answer == .done
         case .handOver:
             return false  // answered socket by socket
         case .release:
@@ -143,7 +148,7 @@ extension World {
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
             .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
-            .networkChangesNotWanted, .noKeepAlive, .noFetch:
+            .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation, .tooManyObservations:
             return false
         }
     }

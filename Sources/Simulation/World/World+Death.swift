@@ -84,6 +84,7 @@ extension World {
         }
         isGathering = false
         undisturbed = nil
+        isAboutMedia = false
         for (token, offload) in log.offloads {
             guard let socket = socket(token) else { continue }
             let wasActive = offload.wasActive

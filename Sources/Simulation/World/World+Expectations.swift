@@ -67,6 +67,8 @@ extension World {
             if sleeps || hasBeenWoken(client), !conditions.isEmpty, !client.isKilled {
                 mustBeTold.append((client, token))
             }
+        case .simulate(_, _, _, let key):
+            unanswered.append((key, nil))
         case .frozen(let id, let epoch):
             guard let client = client(id), let freezing = client.freezing, freezing.number == epoch,
                 client.asleepSince == nil, !client.isKilled
@@ -215,7 +217,7 @@ extension World {
             for client in clients { client.wokenAtStep = steps }
         case .registration, .message, .command, .fired, .thawedEarly, .inspected, .offloadBegan, .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .frozen, .notFrozenYet, .freezeFailed,
-            .foundRunning,
+            .foundRunning, .simulate,
             .gone,
             .timer, .machineSlept, .fact, .pathsInspected, .ended, .rejoined,
             .launch, .quitAbsent, .disown, .memoryPressure:
@@ -254,7 +256,7 @@ extension World {
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone,
+            .fetchDone, .observe, .stopObserving,
             .saveState, .restartNoted:
             break
         }
@@ -304,11 +306,11 @@ extension World {
             client.tasks.removeAll { $0 == task }
             if client.tasks.isEmpty, core.state(of: client.id) == .background { linger(client) }
         case .mediaActivity:
-            client.mediaUntil = now + settings.budgets.mediaLapse
-            client.clock = nil
+            foreseeClaim(of: client)
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .setMinimumFetchInterval, .fetchDone, .saveState, .hibernate, .restartNoted:
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .saveState, .hibernate,
+            .restartNoted:
             break
         }
     }
@@ -348,6 +350,8 @@ extension World {
     }
 
     private mutating func keepUp(_ client: SimulatedClient) {
+        // It may have been warned in the same event, before.
+        if client.mediaUntil == .distantFuture { client.clock = nil }
         startClock(client)
         switch core.state(of: client.id) {
         case .background:

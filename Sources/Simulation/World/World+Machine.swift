@@ -11,6 +11,8 @@ struct SimulatedMachine {
     /// The last network of which clients were told, or would have been; nil: none yet.
     var handled: UInt64?
     var unlocked = Knowledge<Set<UserID>>.unknown
+    /// Users with a PipeWire that reports all streams.
+    var hasStreams: [UserID: Bool] = [:]
     var isSleepImminent = false
     /// Its sleep is delayed until then at most.
     var delayedUntil: Instant?
@@ -78,7 +80,7 @@ extension World {
     mutating func foresee(_ fact: Fact) {
         switch fact {
         case .network(let network): foresee(network)
-        case .power, .wallClock, .shortage: break
+        case .power, .wallClock, .shortage, .position, .bluetooth, .characteristic, .accessories: break
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }
             machine.isSleepImminent = true
@@ -88,6 +90,7 @@ extension World {
             machine.delayedUntil = nil
         case .unlocked(let users):
             machine.unlocked = users
+        case .media(let user, let media): foreseeMedia(of: user, media)
         }
     }
 
@@ -250,6 +253,7 @@ extension World {
             }
             require(.network, isUnderWay, "the sockets of \(client.name) are not inspected")
         }
+        checkMedia()
         checkSleep()
     }
 
@@ -282,6 +286,7 @@ extension World {
         machine.reported = nil
         machine.handled = log.snapshot.handledNetwork
         machine.unlocked = .unknown
+        machine.hasStreams = [:]
         machine.isSleepImminent = false
         machine.delayedUntil = nil
         mustHear.removeAll()

@@ -98,6 +98,8 @@ extension World {
         guard let view = core.view(of: client.id, at: now), let stored = log.state(of: client.id)
         else { return violate(.restart, "\(client.name) is lost") }
         believeLaunches(client, view)
+        // Its process has ended, even if the supervisor that died did not say so any more.
+        if state == .dormant || state == .launching { client.terminating = nil }
         believeInspection(client, view, stored.row)
         if client.execution == .running {
             client.freezing = nil
@@ -173,7 +175,7 @@ extension World {
         case .background, .suspending, .suspended: client.stay = .background
         case .notRunning, .terminating, .dormant, .launching: break
         }
-        if let until = core.mediaUntil(of: client.id) { client.mediaUntil = max(client.mediaUntil, until) }
+        believeMedia(client)
         let clock = core.taskClock(of: client.id).map {
             SimulatedClient.TaskClock(until: $0.until, isWarned: $0.isWarned)
         }

@@ -65,7 +65,8 @@ extension World {
             .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
-            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch:
+            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation,
+            .tooManyObservations:
             isRight = false
         case .noSuchClient:
             isRight = !asked.isNew && asked.client == nil

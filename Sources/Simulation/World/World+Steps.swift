@@ -19,6 +19,7 @@ extension World {
         numberMessages()
         for client in clients.reversed() { repeatRequests(client) }
         observeMachine()
+        observeMedia()
         if hasSlept { events.insert(.machineSlept(total: slept), at: 0) }
         if endOfLife == nil, random.once(in: 40) { momentsLeft = random.below(16) }
         turn()

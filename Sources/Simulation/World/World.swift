@@ -58,6 +58,8 @@ package struct World: ~Copyable {
     var mayBeTold: Set<SocketToken> = []
     /// The current event must not wake this sleeping client.
     var undisturbed: SimulatedClient?
+    /// … nor any other one: it is about media.
+    var isAboutMedia = false
     /// Events that result from actions still belong to this turn.
     var isGathering = false
     /// A client was woken in this turn.
@@ -208,6 +210,7 @@ package struct World: ~Copyable {
             }
             defer { index += 1 }
             undisturbed = nil
+            isAboutMedia = false
             if let socket = lookedAt(events[index]) {
                 events[index] = .inspected(socket.token, inspect(socket))
             }
@@ -237,6 +240,7 @@ package struct World: ~Copyable {
         }
         isGathering = false
         undisturbed = nil
+        isAboutMedia = false
         isTraffic = false
         core.endTurn(at: now, into: &actions)
         core.persistChanges(in: &log)
@@ -368,10 +372,12 @@ extension Event {
         case .message, .fired, .thawedEarly, .inspected: true
         // The timer wakes clients for incomplete messages, which were traffic.
         case .timer: true
+        // Media that begins while its client is being frozen is a message of the client's.
+        case .fact(.media): true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
             .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact,
-            .pathsInspected:
+            .pathsInspected, .simulate:
             false
         }
     }

@@ -29,6 +29,7 @@ enum Happening: String, CaseIterable {
     case enterBackground, backgroundEntered, enterForeground
     case setKeepAlive, setKeepAliveTooShort, clearKeepAlive
     case beginTask, endTask, endUnknownTask, timeRemaining, media
+    case observe, stopObserving
     case ready, readyStale, readyNotIdle
     case wakeDone, wakeDoneStale
     // Commands from administrators.
@@ -57,7 +58,9 @@ struct Cell {
 
     init(_ phase: Phase) throws {
         bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: true))))
-        client = try bench.register("the.client", isLaunchable: true, wantsNetworkChanges: true)
+        client = try bench.register(
+            "the.client", modes: [.voip, .audio, .externalAccessory], isLaunchable: true,
+            wantsNetworkChanges: true)
         socket = try bench.handOver(from: client, survives: true)
         try go(to: phase)
     }
@@ -136,6 +139,8 @@ struct Cell {
         case .endUnknownTask: said(.endBackgroundTask(99))
         case .timeRemaining: said(.backgroundTimeRemaining)
         case .media: said(.mediaActivity)
+        case .observe: said(.observe(name: "reader", .accessory("/dev/reader")))
+        case .stopObserving: said(.stopObserving(name: "reader"))
         case .ready: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []))
         case .readyStale: said(.readyToSuspend(epoch: bench.lastEpoch &- 1, notIdle: []))
         case .readyNotIdle: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: [socket]))

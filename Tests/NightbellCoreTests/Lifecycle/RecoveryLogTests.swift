@@ -24,6 +24,7 @@ struct RecoveryLogTests {
             case owner(givenUp: Bool, isQuit: Bool)
             case noOwner
             case fetch
+            case observations(Int)
             case noRecords
             case flush
         }
@@ -65,6 +66,9 @@ struct RecoveryLogTests {
         }
         mutating func removeOwner(_ number: UInt64) { entries.append(.noOwner) }
         mutating func put(_ fetch: RecoverySnapshot.Fetch) { entries.append(.fetch) }
+        mutating func put(_ observations: [Observation], of client: ClientID) {
+            entries.append(.observations(observations.count))
+        }
         mutating func removeFetch(_ number: UInt64) {}
         mutating func removeRecords(of client: ClientID) { entries.append(.noRecords) }
         mutating func flush() { entries.append(.flush) }

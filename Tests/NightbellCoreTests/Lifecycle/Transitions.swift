@@ -34,6 +34,15 @@ enum Transitions {
                 ([.preparing], "background(linger) cancelled close done"),
                 (asleep, "background(wake) thaw close done wake:clientMessage"),
             ]
+        case .observe, .stopObserving:
+            [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
+                ([.gone], "="),
+                (runs + ending, "= done"),
+                ([.preparing], "background(linger) cancelled done"),
+                (asleep, "background(wake) thaw done wake:clientMessage"),
+            ]
         case .releaseStale:
             [
                 (dormant, "= refused:illegalState(dormant)"),

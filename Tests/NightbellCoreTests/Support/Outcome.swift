@@ -24,7 +24,7 @@ func phase(of client: ClientID, in bench: Bench) -> String {
         view.holds.contains(.openWake) ? "wake" : nil,
         view.holds.contains(.linger) ? "linger" : nil,
         view.backgroundTasks.isEmpty ? nil : "task",
-        view.mediaPlays ? "media" : nil,
+        view.media != nil ? "media" : nil,
     ]
     return "background(" + holds.compactMap { $0 }.joined(separator: "+") + ")"
 }
@@ -100,7 +100,7 @@ private func words(_ trace: Trace) -> String? {
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
         .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
-        .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
+        .outOfReach, .unlockUnknown, .fetchEnded, .observed, .simulated:
         nil
     }
 }

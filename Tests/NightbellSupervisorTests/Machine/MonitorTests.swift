@@ -90,6 +90,11 @@ import Testing
         try monitor.waitForEnd()
         try monitor.start()
         try monitor.demand()
+        // A longer value than any characteristic has.
+        try monitor.report(.value(.with { $0.value = Array(repeating: 0, count: 513).asField }))
+        try monitor.waitForEnd()
+        try monitor.start()
+        try monitor.demand()
         // It may end before all of it is sent.
         for generation in UInt64(0)..<5_000 {
             do { try monitor.report(network: [192, 0, 2, 1], generation: generation) } catch { break }

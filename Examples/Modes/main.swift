@@ -1,0 +1,57 @@
+import Glibc
+import Nightbell
+
+// One small client for each reason to wake. `Package.swift` of a program of your own needs only the product `Nightbell`.
+let arguments = CommandLine.arguments.dropFirst()
+let client =
+    switch arguments.first {
+    case "fetch": try fetchNow()
+    case "network": try followNetwork()
+    case "sleep": try runBeforeSleep()
+    case "unlock": try waitForUnlock()
+    case "audio": try play(Array(arguments.dropFirst()))
+    case "location": try watchHome()
+    case "bluetooth": try watchBluetooth(Array(arguments.dropFirst()))
+    case "accessory": try watchAccessory(Array(arguments.dropFirst()))
+    default: try explain()
+    }
+report("is in the background")
+while true { pause() }
+
+func explain() throws -> Client {
+    print(
+        """
+        usage: mode-example fetch | network | sleep | unlock | location
+               mode-example audio COMMAND [ARGUMENTS]
+               mode-example bluetooth DEVICE CHARACTERISTIC
+               mode-example accessory PATH
+        """)
+    exit(EX_USAGE)
+}
+
+/// Prints what happens, behind the seconds since the machine was started.
+func report(_ what: String) {
+    var time = timespec()
+    clock_gettime(CLOCK_BOOTTIME, &time)
+    print("\(Double(time.tv_sec) + Double(time.tv_nsec) / 1e9) \(what)")
+    fflush(nil)
+}
+
+/// The name that the supervisor has launched this as, or one that says what it shows.
+func configuration(_ mode: String, _ modes: Set<Mode>) -> Client.Configuration {
+    let name = getenv("NIGHTBELL_IDENTIFIER").map { String(cString: $0) }
+    return .init(identifier: name ?? "org.example.\(mode)", modes: modes)
+}
+
+/// Every example reports its wakes, and when it falls asleep.
+func handlers() -> Client.Handlers {
+    var handlers = Client.Handlers { wake in
+        report("is woken: \(wake.reasons)")
+        for occurrence in wake.occurrences { report("\(occurrence.name): \(occurrence.kind)") }
+    }
+    handlers.prepareToSuspend = {
+        report("falls asleep")
+        return []
+    }
+    return handlers
+}

@@ -1,0 +1,174 @@
+/// Telling clients of what has happened to the subjects of their observations.
+extension Supervision {
+    /// Ends a turn: finds movements that are old enough to be told, and wakes the clients that have something to be told.
+    mutating func runObservations(at now: Instant, into actions: inout ActionBuffer) {
+        defer { updateDemand() }
+        guard let due = observations.due, due <= elapsed(at: now) else { return }
+        let later = comparePosition(at: now, into: &actions)
+        comparePresence(at: now, into: &actions)
+        observations.due = later
+        for slot in observations.table.slots {
+            guard let id = clients.id(inSlot: slot) else { continue }
+            let client = ClientID(id)
+            catchUp(client, at: now, into: &actions)
+            let reasons = reasonsToTell(client)
+            guard !reasons.isEmpty, !mutated(.forgetsOccurrences) else { continue }
+            if clients[id].pendingWake == .repeated {
+                // A client that knows that wake ignores it.
+                observations.look(at: elapsed(at: now))
+                continue
+            }
+            if clients[id].lifecycle.isDormant { setQuit(false, owners.identifier(at: clients[id].owner)) }
+            wake(client, reasons, at: now, into: &actions)
+            settle(client, at: now, into: &actions)
+        }
+    }
+
+    /// The reasons that the client's observations may give.
+    func observedReasons(of client: ClientID) -> WakeReasons {
+        observations(of: client).reduce(into: []) { $0.formUnion($1.subject.reason) }
+    }
+
+    private func reasonsToTell(_ client: ClientID) -> WakeReasons {
+        var reasons: WakeReasons = []
+        for observation in observations(of: client)
+        where observation.telling.isDue && isWanted(observation.subject, client) {
+            reasons.formUnion(observation.subject.reason)
+        }
+        return reasons
+    }
+
+    /// The occurrences of which a wake tells.
+    ///
+    /// - Returns: a range of `ActionBuffer.observed`, and the reasons that go with these.
+    mutating func takeOccurrences(
+        of client: ClientID, isRepeated: Bool, into actions: inout ActionBuffer
+    ) -> (Range<Int>, WakeReasons) {
+        let start = actions.observed.count
+        var reasons: WakeReasons = []
+        guard observations.table.contains(client.slot) else { return (start..<start, reasons) }
+        let told = Observation.Telling.told(clients[client.id].lastWakeID)
+        for (index, observation) in observations.table[client.slot].enumerated() {
+            guard observation.telling == .repeating || observation.telling == .pending && !isRepeated,
+                isWanted(observation.subject, client), let latest = observation.latest
+            else { continue }
+            observations.table[client.slot][index].telling = told
+            reasons.formUnion(observation.subject.reason)
+            actions.observed.append(
+                ObservedOccurrence(
+                    name: observation.name, occurrence: latest.occurrence, isSimulated: latest.isSimulated))
+        }
+        if actions.observed.count > start { recordObservations(of: client) }
+        return (start..<actions.observed.count, reasons)
+    }
+
+    /// The client has no process any more, or another one.
+    mutating func lookAtObservations(of client: ClientID, at now: Instant) {
+        guard observations.table.contains(client.slot) else { return }
+        observations.isDemandStale = true
+        observations.look(at: elapsed(at: now))
+    }
+
+    /// Occurrences from before its user quit the client are no reason to launch it.
+    mutating func dropOccurrences(of client: ClientID) {
+        guard observations.table.contains(client.slot) else { return }
+        for index in observations.table[client.slot].indices {
+            observations.table[client.slot][index].telling = .told(0)
+        }
+        recordObservations(of: client)
+    }
+
+    // MARK: On request
+
+    /// Acts as if this had happened.
+    mutating func simulate(
+        _ occurrence: Occurrence, _ name: String, _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        actions.append(
+            .commandAnswer(simulate(occurrence, name, client, at: now, into: &actions), key))
+    }
+
+    private mutating func simulate(
+        _ occurrence: Occurrence, _ name: String, _ client: ClientID, at now: Instant,
+        into actions: inout ActionBuffer
+    ) -> Refusal? {
+        guard clients.contains(client.id) else { return .noSuchClient }
+        guard !isStopping else { return .shuttingDown }
+        let own = observations(of: client)
+        guard let index = own.firstIndex(where: { $0.name == name && $0.subject.permits(occurrence) })
+        else { return .noSuchObservation }
+        guard isWanted(own[index].subject, client) else {
+            return .illegalState(clients[client.id].lifecycle.state)
+        }
+        note(occurrence, index, of: client, isSimulated: true, at: now, into: &actions)
+        return nil
+    }
+
+    // MARK: Recovery
+
+    /// The record that another supervisor needs to continue a client's observations.
+    package func observationSnapshot(of client: ClientID) -> [Observation] { observations(of: client) }
+
+    /// Call it once the client's wakes are as they were, or are being repeated.
+    mutating func restoreObservations(_ old: RecoverySnapshot.Client, at now: Instant) {
+        guard !old.observations.isEmpty, !mutated(.restoresWithoutObservations) else { return }
+        let client = old.id
+        let own = old.observations.map { observation in
+            var observation = observation
+            if case .told(let wakeID) = observation.telling, wakeID > old.toldWakeID {
+                // The wake may have been told; if it was not decided either, the occurrence has another one.
+                let isRepeated =
+                    clients[client.id].pendingWake != nil || clients[client.id].launches.mayHaveBeenTold
+                observation.telling = isRepeated ? .repeating : .pending
+            }
+            if mutated(.restoresUnknownObservations) { observation.known = nil }
+            return observation
+        }
+        observations.table.insert(own, at: client.slot)
+        observations.isDemandStale = true
+        observations.look(at: elapsed(at: now))
+    }
+}
+
+extension LocationService {
+    func isMoved(from before: Position, to position: Position, _ settings: Settings.Location) -> Bool {
+        let distance = position.distance(to: before)
+        return switch kind {
+        // An uncertain position is no movement.
+        case .significantChange:
+            distance >= Double(settings.significantDistance) && distance > position.accuracy
+        case .continuous, .foreground: distance >= Double(self.distance) && position != before
+        }
+    }
+
+    /// The shortest time between two reports.
+    func pause(_ settings: Settings.Location) -> Duration {
+        switch kind {
+        case .significantChange: settings.significantInterval
+        case .continuous, .foreground: .zero
+        }
+    }
+
+    func demand(_ settings: Settings.Location) -> ObservationDemand.Location {
+        switch kind {
+        case .significantChange: .init(accuracy: 5, distance: UInt32(settings.significantDistance / 2))
+        case .continuous, .foreground: .init(accuracy: accuracy, distance: distance)
+        }
+    }
+}
+
+extension Region {
+    /// Precise enough for its edge.
+    var demand: ObservationDemand.Location {
+        .init(accuracy: radius < 500 ? 8 : radius < 5_000 ? 6 : 5, distance: UInt32(min(margin, radius) / 2))
+    }
+}
+
+extension ObservationDemand {
+    mutating func add(_ wish: Location) {
+        guard let known = location else { return location = wish }
+        location = Location(
+            accuracy: max(known.accuracy, wish.accuracy), distance: min(known.distance, wish.distance))
+    }
+}

@@ -1,0 +1,211 @@
+import Glibc
+import LinuxSystem
+import NightbellCore
+import NightbellWire
+import SwiftProtobuf
+
+/// The monitor of one user's session, and the media that it has reported.
+struct SessionMonitor {
+    var monitor = MachineMonitor()
+    /// nil: nothing is known.
+    var media: WireMonitorReport.Audio?
+    /// The clients that each reported process belongs to; none, if it belongs to none. A process that has been found is not
+    /// looked for again: its parent may have ended.
+    var clients: [UInt32: [ClientID]] = [:]
+    /// Reported processes that are still to be looked for.
+    var unknown: [UInt32] = []
+    /// It is in the backlog.
+    var isLooking = false
+    /// No better evidence than a client's word is to be had.
+    var isUnavailable = false
+
+    /// Each needs a process; the word of the other users' clients counts.
+    static let most = 16
+    /// Processes that are looked for at a time: some 20 µs each.
+    static let processesAtOnce = 8
+    /// Generations between a client's process and one that plays for it.
+    static let generations = 16
+
+    /// Takes a report. Processes that it does not name any more are forgotten.
+    mutating func take(_ report: WireMonitorReport.Audio) {
+        media = report
+        let named = Set(report.streaming + report.playing)
+        clients = clients.filter { named.contains($0.key) }
+        unknown = named.subtracting(clients.keys).sorted()
+    }
+
+    /// Looks for the processes again that belonged to no client.
+    mutating func lookAgain() {
+        guard let media else { return }
+        clients = clients.filter { !$0.value.isEmpty }
+        take(media)
+    }
+
+    mutating func forget() {
+        media = nil
+        clients = [:]
+        unknown = []
+    }
+
+    /// The clients with media, once all processes are found.
+    var fact: MediaFact? {
+        guard let media else { return nil }
+        func found(_ processes: [UInt32]) -> [ClientID] {
+            Set(processes.flatMap { clients[$0] ?? [] }).sorted { $0.rawValue < $1.rawValue }
+        }
+        return MediaFact(
+            streaming: media.isPipewireThere ? found(media.streaming) : nil, playing: found(media.playing))
+    }
+}
+
+/// Media in the sessions of users.
+///
+/// Each session has a monitor of its own, which runs as its user: no peer in it can reach, or delay, anything of another user's.
+extension Supervisor {
+    func superviseSessions() {
+        let isNeeded = !supervision.isStopping && ask { !$0.mediaUsers.isEmpty }
+        guard isNeeded || !sessions.isEmpty else { return }
+        var demand = WireMonitorDemand()
+        demand.sources = [.audio]
+        demand.number = 1
+        for user in isNeeded ? ask({ $0.mediaUsers.sorted() }) : [] where sessions[user] == nil {
+            guard sessions.count < SessionMonitor.most else { break }
+            sessions[user] = SessionMonitor()
+        }
+        for user in sessions.keys.sorted() {
+            let isWanted = isNeeded && ask { $0.needsMedia(of: user) }
+            let id = MonitorID.session(user)
+            guard let program = configuration.monitor?.session(of: user) else {
+                if isWanted { mediaIsUnavailable(of: user) } else { sessions[user] = nil }
+                continue
+            }
+            supervise(id, program, isWanted ? demand : nil)
+            if !isWanted, self[id].process == nil { sessions[user] = nil }
+        }
+    }
+
+    // MARK: Reports
+
+    func learn(_ report: WireMonitorReport, ofSessionOf user: UserID) {
+        // It may have been sent before the monitor read that nothing is needed any more.
+        guard sessions[user]?.monitor.demand.sources == [.audio] else { return }
+        switch report.fact {
+        case .source(let state) where state.source == .audio:
+            sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
+                isAvailable: state.isAvailable, reason: state.reason)
+            if !state.isAvailable { mediaIsUnavailable(of: user) }
+        case .audio(let audio):
+            let isComplete = audio.isPipewireThere
+            sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
+                isAvailable: isComplete,
+                reason: isComplete ? "" : "PipeWire is not running: \(Self.weakerEvidence)")
+            sessions[user]?.isUnavailable = false
+            sessions[user]?.take(audio)
+            findMedia(of: user)
+        case .source, .network, .power, .sleep, .users, .location, .bluetooth, .value, .devices, nil:
+            break  // nothing is asked of these sources here
+        }
+    }
+
+    private static let weakerEvidence = "players (MPRIS) and the clients' own word count"
+
+    /// A client has come: it may be the one that plays.
+    func findMediaAgain(of user: UserID) {
+        guard sessions[user]?.media != nil else { return }
+        sessions[user]?.lookAgain()
+        findMedia(of: user)
+    }
+
+    /// Looks for the reported processes in the user's turn.
+    private func findMedia(of user: UserID) {
+        guard sessions[user]?.isLooking == false else { return }
+        sessions[user]?.isLooking = true
+        backlog.append(.media(user), of: user)
+    }
+
+    func continueFindingMedia(of user: UserID) {
+        guard let session = sessions[user] else { return }
+        sessions[user]?.isLooking = false
+        for process in session.unknown.prefix(SessionMonitor.processesAtOnce) {
+            sessions[user]?.clients[process] = clients(of: pid_t(clamping: process), of: user)
+        }
+        sessions[user]?.unknown.removeFirst(min(SessionMonitor.processesAtOnce, session.unknown.count))
+        guard session.unknown.count <= SessionMonitor.processesAtOnce else { return findMedia(of: user) }
+        if let fact = sessions[user]?.fact {
+            report(.media(of: user, .known(fact)), about: user)
+        }
+    }
+
+    /// The clients of a user that a process belongs to: it is their process, a descendant, or in their cgroup.
+    private func clients(of process: pid_t, of user: UserID) -> [ClientID] {
+        var ancestor = process
+        for _ in 0..<SessionMonitor.generations where ancestor > 1 {
+            let found = connections.clients(in: ancestor).filter { supervision.user(of: $0) == user }
+            if !found.isEmpty { return found }
+            guard let statistics = ProcFS.statistics(ancestor) else { break }
+            ancestor = statistics.parent
+        }
+        guard let slot = clientSlot(inCgroupOf: process), let client = connections.client(inSlot: slot),
+            supervision.user(of: client) == user
+        else { return [] }
+        return [client]
+    }
+
+    /// A process without its parent is still in the cgroup that it was started in.
+    private func clientSlot(inCgroupOf process: pid_t) -> UInt32? {
+        guard let text = try? SmallFile.readText("/proc/\(process)/cgroup") else { return nil }
+        let own = "nightbell-" + RuntimeDirectory.instanceName(of: configuration.runtimeDirectory)
+        for line in text.split(separator: "\n") where line.hasPrefix("0::") {
+            let names = line.split(separator: "/")
+            guard let index = names.lastIndex(where: { $0 == own }), index + 1 < names.count,
+                names[index + 1].hasPrefix("client-")
+            else { continue }
+            return UInt32(names[index + 1].dropFirst("client-".count))
+        }
+        return nil
+    }
+
+    private func report(_ fact: Fact, about user: UserID) {
+        feed(.fact(fact))
+        notifyWatchers(of: fact, about: user)
+    }
+
+    /// The monitor is being replaced, or is not needed any more.
+    func forgetMedia(of user: UserID) {
+        guard sessions[user]?.media != nil else { return }
+        sessions[user]?.forget()
+        report(.media(of: user, .unknown), about: user)
+    }
+
+    func mediaIsUnavailable(of user: UserID) {
+        guard sessions[user]?.isUnavailable == false else { return }
+        sessions[user]?.isUnavailable = true
+        sessions[user]?.forget()
+        report(.media(of: user, .unavailable), about: user)
+    }
+
+    // MARK: Status
+
+    func mediaReport(of user: UserID) -> WireSupervisorStatus.Source {
+        let name = "audio of uid \(user)"
+        if configuration.monitor?.session(of: user) == nil {
+            return .with {
+                $0.name = name
+                $0.reason = "the session is not observed: \(Self.weakerEvidence)"
+            }
+        }
+        return self[.session(user)].report(of: .audio, named: name)
+    }
+}
+
+extension MediaWitness {
+    /// For people.
+    var text: String {
+        switch self {
+        case .stream: "a stream of its in PipeWire"
+        case .player: "it is a player that says it plays (MPRIS)"
+        case .word: "its own word, without PipeWire"
+        case .earlier: "as last known"
+        }
+    }
+}

@@ -1,0 +1,155 @@
+import NightbellCore
+
+/// The known state of the machine around the clients.
+struct Facts {
+    var position: Position?
+    var bluetooth: [String: Presence] = [:]
+    var accessories: [String: Presence] = [:]
+
+    /// Two are 111 m apart, the third is 11 km away, and the last says next to nothing.
+    static let positions: [Position] = [
+        Position(latitude: 0, longitude: 179.999, accuracy: 10),
+        Position(latitude: 0, longitude: -180, accuracy: 10),
+        Position(latitude: 0, longitude: -179.9, accuracy: 10),
+        Position(latitude: 0, longitude: -179.9, accuracy: 100_000),
+    ].compactMap(\.self)
+
+    static let device = "/org/bluez/hci0/dev_1"
+    static let characteristic = "/org/bluez/hci0/dev_1/service1/char1"
+    static let accessory = "/dev/serial/by-id/one"
+
+    static let subjects: [Subject] =
+        [
+            .location(LocationService(.significantChange)),
+            .location(LocationService(.foreground, distance: 50)),
+            .bluetoothDevice(device), .characteristic(characteristic), .accessory(accessory),
+        ] + positions.prefix(1).compactMap { Region(centre: $0, radius: 1_000) }.map(Subject.region)
+}
+
+extension ObservationLife.Client {
+    /// Those that are reasons to launch it …
+    var launchingWatches: [String: ObservationLife.Watch] {
+        watches.filter { $0.value.subject.launchesClients }
+    }
+
+    /// … and of these, those that are so after its user has quit it.
+    var locationWatches: [String: ObservationLife.Watch] {
+        launchingWatches.filter { $0.value.subject.mode == .location }
+    }
+
+    /// Whether it is to be told of this.
+    func wants(_ subject: Subject) -> Bool {
+        if case .location(let service) = subject, service.kind == .foreground {
+            return isAlive && isForeground
+        }
+        guard !isAlive else { return true }
+        return subject.launchesClients && (!isQuit || subject.mode == .location)
+    }
+}
+
+extension Subject {
+    fileprivate var launchesClients: Bool {
+        if case .location(let service) = self { service.kind == .significantChange } else { true }
+    }
+}
+
+/// Changes in the world, and their consequences by the rules.
+extension ObservationLife {
+    mutating func change() -> Event {
+        let isKnown = !random.once(in: 5)
+        switch random.below(5) {
+        case 0, 1:
+            let position = Facts.positions[random.below(Facts.positions.count)]
+            return .fact(.position(isKnown ? position : nil))
+        case 2:
+            let presence: Presence = random.once(in: 2) ? .absent : .present(node: "")
+            return .fact(.bluetooth(isKnown ? [Facts.device: presence] : [:]))
+        case 3:
+            let presence: Presence =
+                random.once(in: 2) ? .absent : .present(node: "/dev/ttyACM\(random.below(2))")
+            return .fact(.accessories(isKnown ? [Facts.accessory: presence] : [:]))
+        default:
+            return .fact(.characteristic(Facts.characteristic, [UInt8(random.below(200))]))
+        }
+    }
+
+    mutating func learn(_ fact: Fact) {
+        switch fact {
+        case .position(let position): facts.position = position
+        case .bluetooth(let devices): facts.bluetooth = devices
+        case .accessories(let accessories): facts.accessories = accessories
+        case .characteristic(let path, let value):
+            for index in clients.indices {
+                for (name, watch) in clients[index].watches
+                where watch.subject == .characteristic(path) && clients[index].wants(watch.subject) {
+                    clients[index].watches[name]?.untold = .value(value)
+                }
+            }
+        default: break
+        }
+        compare()
+    }
+
+    /// Finds the differences between what each client knows and the facts.
+    mutating func compare() {
+        // Nothing is remembered of what no client observes.
+        if !isObserved({ $0.mode == .location }) { facts.position = nil }
+        if !isObserved({ $0 == .bluetoothDevice(Facts.device) }) { facts.bluetooth = [:] }
+        if !isObserved({ $0 == .accessory(Facts.accessory) }) { facts.accessories = [:] }
+        for index in clients.indices {
+            for (name, watch) in clients[index].watches where clients[index].wants(watch.subject) {
+                var watch = watch
+                compare(&watch)
+                clients[index].watches[name] = watch
+            }
+        }
+    }
+
+    private func isObserved(_ isMeant: (Subject) -> Bool) -> Bool {
+        clients.contains { client in
+            client.watches.values.contains { isMeant($0.subject) && client.wants($0.subject) }
+        }
+    }
+
+    private func compare(_ watch: inout Watch) {
+        switch watch.subject {
+        case .location(let service):
+            guard let position = facts.position else { return }
+            if let (before, since) = watch.position {
+                let distance = position.distance(to: before)
+                let isFar =
+                    service.kind == .significantChange
+                    ? distance > 500 && position.accuracy < 10_000 && now.since(since) >= .seconds(300)
+                    : distance > 50
+                guard isFar else { return }
+            }
+            watch.position = (position, now)
+            watch.untold = .moved(position)
+        case .region:
+            guard let position = facts.position, position.accuracy < 1_000 else { return }
+            let isInside = position != Facts.positions[2]
+            if let wasInside = watch.isInside, wasInside != isInside {
+                watch.untold = isInside ? .entered : .exited
+            }
+            watch.isInside = isInside
+        case .bluetoothDevice(let path):
+            comparePresence(&watch, facts.bluetooth[path])
+        case .accessory(let name):
+            comparePresence(&watch, facts.accessories[name])
+        case .characteristic:
+            break
+        }
+    }
+
+    private func comparePresence(_ watch: inout Watch, _ presence: Presence?) {
+        guard let presence, presence != watch.presence else { return }
+        if watch.presence != nil {
+            watch.untold =
+                switch presence {
+                case .absent: .disconnected
+                case .present(let node): .connected(node: node)
+                }
+        }
+        watch.presence = presence
+    }
+}

@@ -1,0 +1,57 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// The rules of observations in small worlds, and the mistakes that these find.
+@Suite("Observations in small worlds")
+struct ObservationLifeTests {
+    static let mutations: [Mutation] = [
+        .observesUndeclared, .observesInBackground, .tellsOtherObservers, .forgetsOccurrences,
+        .takesUnknownForAbsent, .forgetsObservers, .relaunchesQuitForAnything, .restoresWithoutObservations,
+        .restoresUnknownObservations,
+    ]
+    private static let seeds = 0..<200 as Range<UInt64>
+    private static let steps = 400
+
+    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, words: String)? {
+        for seed in Self.seeds {
+            var life = ObservationLife(seed: seed, mutation: mutation)
+            life.run(steps: Self.steps)
+            if let words = life.violation { return (seed, words) }
+        }
+        return nil
+    }
+
+    @Test("Without a mistake they are clean")
+    func clean() {
+        let violation = firstViolation()
+        #expect(violation == nil, "\(violation.map { "seed \($0.seed): \($0.words)" } ?? "")")
+    }
+
+    @Test(
+        "A mistake of the core is found",
+        .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
+    func mutation(_ mutation: Mutation) throws {
+        let violation = try #require(firstViolation(mutation), "\(mutation) is not found")
+        print("mutation \(mutation.rawValue): seed \(violation.seed), \(violation.words)")
+    }
+
+    @Test("Everything happens in them")
+    func coverage() {
+        var sum = ObservationLife.Coverage()
+        for seed in Self.seeds {
+            var life = ObservationLife(seed: seed)
+            life.run(steps: Self.steps)
+            sum.occurrences += life.coverage.occurrences
+            sum.wakes += life.coverage.wakes
+            sum.launches += life.coverage.launches
+            sum.afterQuit += life.coverage.afterQuit
+            sum.deaths += life.coverage.deaths
+            sum.untoldAtDeath += life.coverage.untoldAtDeath
+            sum.refusals += life.coverage.refusals
+        }
+        print(sum)
+        #expect(sum.occurrences > 1_000 && sum.launches > 100 && sum.afterQuit > 10)
+        #expect(sum.deaths > 100 && sum.untoldAtDeath > 10 && sum.refusals > 100)
+    }
+}
