@@ -120,6 +120,8 @@ final class SimulatedClient {
 
     var timeout: Duration?
     var lastRun = Instant(nanoseconds: 0)
+    /// The wake with which its keep-alive handler ran last.
+    var lastRunWakeID: UInt64 = 0
     var backgroundSince = Instant(nanoseconds: 0)
     /// The window of its next keep-alive run, from the rules and not from the core.
     private(set) var window: (earliest: Instant, latest: Instant)?

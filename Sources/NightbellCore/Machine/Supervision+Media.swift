@@ -43,6 +43,13 @@ extension Supervision {
 
     package func needsMedia(of user: UserID) -> Bool { machine.wishes.media[user] != nil }
 
+    /// Whether a report has named the client, and no later one has ended its media.
+    package func isReportedMedia(of client: ClientID) -> Bool {
+        guard clients.contains(client.id) else { return false }
+        let user = clients[client.id].user
+        return mayHaveMedia(client, of: user) && machine.media[user]?.active.contains(client) == true
+    }
+
     func couldHaveMedia(_ client: ClientID) -> Bool {
         guard clients[client.id].modes.contains(.audio) else { return false }
         return switch clients[client.id].lifecycle.stage {
@@ -112,7 +119,7 @@ extension Supervision {
 
     /// A previous supervisor knew that the client has media, and this one does not yet.
     mutating func restoreMedia(of client: ClientID, at now: Instant) {
-        guard clients[client.id].assertions.mediaUntil != nil else { return }
+        guard clients[client.id].assertions.mediaPlays(at: now) else { return }
         clients[client.id].assertions.endMedia(by: now + settings.budgets.mediaHold)
         machine.media[clients[client.id].user, default: UserMedia()].active.append(client)
     }

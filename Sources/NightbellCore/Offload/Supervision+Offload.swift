@@ -255,7 +255,10 @@ extension Supervision {
     /// Merges conditions, so that each socket is listed in a wake once.
     mutating func noteFired(_ token: SocketToken, _ conditions: Conditions, of client: ClientID) {
         if sockets[token.id].hasProfile { noteFound(token, conditions, of: client) }
-        if conditions.contains(.pathLost) { sockets[token.id].isPathLost = true }
+        if conditions.contains(.pathLost) {
+            sockets[token.id].isPathLost = true
+            clients[client.id].hasLostPaths = true
+        }
         if clients[client.id].hasProfiles || clients[client.id].hasLostPaths,
             let index = clients[client.id].fired.firstIndex(where: { $0.token == token })
         {

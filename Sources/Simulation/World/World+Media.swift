@@ -29,11 +29,11 @@ extension World {
         let named = streams ?? fact.value?.playing ?? []
         for client in clients where client.user == user {
             let isNamed = hasAudio(client) && named.contains(client.id)
+            if isNamed || core.isReportedMedia(of: client.id) { noteTime(client) }
             // Of others the report says nothing new.
             guard isNamed || client.hasReportedMedia else { continue }
             client.hasReportedMedia = hasAudio(client) && (isNamed || streams == nil)
             guard hasAudio(client) else { continue }
-            noteTime(client)
             client.isTouched = true
             if isNamed {
                 client.mediaUntil = .distantFuture

@@ -141,7 +141,8 @@ extension World {
         }
         for fired in actions.firedSockets[wake.sockets] { tellSocket(fired, client) }
         checkReasons(wake, client, mayBeMended: mayBeMended)
-        if wake.reasons.contains(.keepAlive) { runKeepAlive(client, wake) }
+        let isRunToldAgain = isSame && client.lastRunWakeID == wake.wakeID && !client.mustRunEarly
+        if wake.reasons.contains(.keepAlive), !isRunToldAgain { runKeepAlive(client, wake) }
         // A client that is woken for another reason may leave its sockets unread.
         let looks = !wake.sockets.isEmpty || random.once(in: 2)
         if client.behaviour != .hung, looks { plan(client, .read, .seconds(1)) }
@@ -203,6 +204,7 @@ extension World {
         require(.keepAlive, elapsed <= window.latest || isStalled, "\(client.name) runs after its window")
         // The supervisor that died had decided a repeated wake.
         client.lastRun = (wake.isRepeated ? client.untoldSince.map { $0 + slept } : nil) ?? elapsed
+        client.lastRunWakeID = wake.wakeID
         client.setWindow(parameters)
     }
 
