@@ -124,7 +124,7 @@ public final class Client: Sendable {
     ///   - receiveBuffer: its receive buffer while the client sleeps, see ``SocketToPark/receiveBuffer``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
-    ///   ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
+    ///   ``NightbellError/Code/modeRequired``, ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
     ///   ``NightbellError/Code/disconnected`` while no supervisor is there, unless the client can do without
     ///   one (``Configuration/requiresSupervisor``).
     public func handOver(

@@ -8,7 +8,7 @@ public enum Mode: String, Sendable, Hashable, CaseIterable {
     case fetch
     /// Is woken when the machine has moved.
     case location
-    /// Is woken when a Bluetooth device notifies or connects.
+    /// Is woken when a Bluetooth device notifies or connects. May hand over ``SocketTag/device`` sockets, as the two below.
     case bluetoothCentral = "bluetooth-central"
     /// Is woken when another machine uses a Bluetooth service of the client's.
     case bluetoothPeripheral = "bluetooth-peripheral"
@@ -31,7 +31,8 @@ public enum SocketTag: String, Sendable, Hashable, CaseIterable {
     case voip
     /// A listening stream socket.
     case listener
-    /// Any other pollable descriptor: a pipe, a tty, a timer, …
+    /// Any other pollable descriptor: a tty, a pipe, a timer, … Needs ``Mode/externalAccessory``, ``Mode/bluetoothCentral`` or
+    /// ``Mode/bluetoothPeripheral``.
     case device
 }
 

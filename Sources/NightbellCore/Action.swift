@@ -4,6 +4,7 @@ package enum Refusal: Sendable, Hashable {
     case identifierOfOtherUser
     case tooManyClients
     case shuttingDown
+    /// The client has declared none of these modes.
     case modeRequired(Modes)
     case timeoutTooShort(minimum: Duration)
     case timeoutTooLong(maximum: Duration)

@@ -21,6 +21,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case releasesForAnyClient
     /// A socket that was released after it fired is reported.
     case tellsOfReleased
+    /// A client parks sockets without a mode for them.
+    case parksUndeclared
     /// The number of sockets of a client has no limit.
     case exceedsQuota
     /// An identifier that was used once never gets another owner.

@@ -8,7 +8,8 @@ import Testing
 /// Descriptors of right and wrong kinds, and too many of them.
 @Suite struct AdoptionTests {
     private func expectRefusal(
-        _ code: WireErrorCode, _ descriptor: Int32, _ tag: WireSocketTag, modes: [WireMode] = [.voip]
+        _ code: WireErrorCode, _ descriptor: Int32, _ tag: WireSocketTag,
+        modes: [WireMode] = [.voip, .externalAccessory]
     ) throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone", modes: modes)
@@ -94,6 +95,7 @@ import Testing
         let pair = try Pair.tcp()
         defer { withExtendedLifetime(pair) {} }
         try expectRefusal(.modeRequired, pair.near, .voip, modes: [])
+        try expectRefusal(.modeRequired, pair.near, .device, modes: [.voip, .location])
     }
 
     @Test func eachOfManyIsInspectedByItself() throws {

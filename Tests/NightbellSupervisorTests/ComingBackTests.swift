@@ -44,14 +44,14 @@ import Testing
     @Test func trafficOfAClientThatCrashedReachesItsNextProcess() throws {
         let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)
-        let first = try actor.start("audio")
+        let first = try actor.start("external-accessory")
         // Without the mode voip only traffic launches it.
         let device = try first.pipe("wire")
         kill(first.pid, SIGKILL)
         try supervisor.reaches(.dormant, name)
         #expect(actor.staysAway())
         try device.say("ring")
-        let second = try actor.returns("audio")
+        let second = try actor.returns("external-accessory")
         #expect(second.pid != first.pid)
         #expect(try second.event("restored").hasPrefix("restored launched=true sockets=wire:3 state="))
         #expect(try second.event("wake").contains("reasons=socket sockets=wire:readable"))

@@ -119,7 +119,7 @@ import Testing
     @Test(arguments: [31, 64, 400, 1_040]) func workerIsReplacedThoughDescriptorsRanOut(limit: Int) throws {
         let daemon = try DaemonProcess(suspension: "signal", before: "ulimit -n \(limit)")
         let client = try WireClient(path: daemon.socketPath)
-        try client.hello("org.example.phone")
+        try client.hello("org.example.phone", modes: [.externalAccessory])
         let device = try EventDescriptor()
         var count: UInt64 = 0
         while true {
@@ -195,7 +195,7 @@ import Testing
     @Test(arguments: 1...6) func aHandOverWithoutRoomForAllIsRefused(room: Int) throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
         let client = try WireClient(path: daemon.socketPath)
-        try client.hello("org.example.phone")
+        try client.hello("org.example.phone", modes: [.externalAccessory])
         let device = try EventDescriptor()
         // Until one more is refused.
         while true {

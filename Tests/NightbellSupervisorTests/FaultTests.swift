@@ -25,7 +25,8 @@ import Testing
     /// A client's whole life; returns whether the worker died in it.
     private func live(_ way: String, dyingAt step: Int) throws -> Bool {
         let daemon = try DaemonProcess(suspension: way, before: "export NIGHTBELL_FAULT=\(step)")
-        let scripted = try ScriptedClientProcess(path: daemon.socketPath, name, "voip audio")
+        let scripted = try ScriptedClientProcess(
+            path: daemon.socketPath, name, "voip audio external-accessory")
         let peer = try scripted.park("flow")
         defer { close(peer) }
         try scripted.command("unix-pair other")

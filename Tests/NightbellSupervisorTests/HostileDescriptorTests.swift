@@ -21,7 +21,7 @@ import Testing
             close(server)
             close(root)
         }
-        let client = try WireClient(supervisor, "org.example.hostile")
+        let client = try WireClient(supervisor, "org.example.hostile", modes: [.voip, .externalAccessory])
         let bystander = try WireClient(supervisor, "org.example.bystander")
         for tag in [WireSocketTag.voip, .listener, .device] {
             guard case .error(let error)? = try client.handOverAny([root], tag)[0].result else {

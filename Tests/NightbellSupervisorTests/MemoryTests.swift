@@ -10,7 +10,7 @@ import Testing
     ) throws -> [WireClient] {
         try (0..<count).map { number in
             let client = try WireClient(path: daemon.socketPath)
-            try client.hello("org.example.crowd\(number)")
+            try client.hello("org.example.crowd\(number)", modes: [.externalAccessory])
             for _ in 0..<5 {
                 let adoptions = try client.handOverAny(
                     Array(repeating: device.rawValue, count: 200), .device, name: "a name that takes room")

@@ -63,7 +63,7 @@ import Testing
 
     @Test(.timeLimit(.minutes(20))) func theNextWriterOfAFifoWakes() throws {
         let supervisor = try TestSupervisor()
-        let client = try WireClient(supervisor, name, modes: [])
+        let client = try WireClient(supervisor, name, modes: [.externalAccessory])
         let fifo = try Pipe()
         let token = try client.handOver(fifo.reader, .device)
         try client.goToSleep()
@@ -133,7 +133,7 @@ import Testing
     @Test(.timeLimit(.minutes(20))) func anotherWorkerGoesOnFromThere() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let client = try WireClient(path: daemon.socketPath)
-        try client.hello(name, modes: [])
+        try client.hello(name, modes: [.externalAccessory])
         let fifo = try Pipe()
         let token = try client.handOver(fifo.reader, .device)
         try client.goToSleep()

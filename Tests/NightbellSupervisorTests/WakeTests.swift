@@ -139,7 +139,7 @@ import Testing
 
     @Test func devicesAndListenersWake() throws {
         let supervisor = try TestSupervisor()
-        let client = try WireClient(supervisor, "org.example.phone", modes: [])
+        let client = try WireClient(supervisor, "org.example.phone", modes: [.externalAccessory])
         let pipe = try Pair.pipe()
         let (listener, address) = try Pair.listener()
         defer { close(listener) }

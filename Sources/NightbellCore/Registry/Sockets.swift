@@ -6,6 +6,15 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
     case listener
     /// Any other pollable descriptor.
     case device
+
+    /// A client must have declared one of these to hand such a socket over; empty: it need not.
+    package var modes: Modes {
+        switch self {
+        case .voip: .voip
+        case .listener: []
+        case .device: [.bluetoothCentral, .bluetoothPeripheral, .externalAccessory]
+        }
+    }
 }
 
 /// The state of a socket, as far as it can be seen without reading. Inlinable, because it is tested for each ping.

@@ -24,7 +24,10 @@ extension Supervision {
     }
 
     private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
-        if offer.tag == .voip, !clients[client.id].modes.contains(.voip) { return .modeRequired(.voip) }
+        let modes = offer.tag.modes
+        if !modes.isEmpty, clients[client.id].modes.isDisjoint(with: modes), !mutated(.parksUndeclared) {
+            return .modeRequired(modes)
+        }
         if let refusal = offer.refusal { return refusal }
         if offer.survives, !clients[client.id].isLaunchable { return .cannotLaunch }
         guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),

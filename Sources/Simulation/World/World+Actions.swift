@@ -157,9 +157,9 @@ extension World {
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
         guard !offer.survives || client.registration.isLaunchable else { return false }
+        guard !client.registration.modes.isDisjoint(with: offer.neededModes) else { return false }
         guard offer.tag == .voip else { return offer.tag == .device }
-        return client.registration.modes.contains(.voip) && !offer.hasPendingError
-            && (offer.isConnected || !offer.isStream)
+        return !offer.hasPendingError && (offer.isConnected || !offer.isStream)
     }
 
     func isFull(_ client: SimulatedClient) -> Bool {
@@ -375,5 +375,12 @@ extension World {
         owners[client.registration.identifier]?.givenUp = identifiersGivenUp
         clients.remove(at: index)
         clientsBySlot[Int(id.slot)] = nil
+    }
+}
+
+extension SocketOffer {
+    /// One of these has to be declared by its client. (No client of these worlds offers a listener.)
+    var neededModes: Modes {
+        tag == .voip ? .voip : [.bluetoothCentral, .bluetoothPeripheral, .externalAccessory]
     }
 }

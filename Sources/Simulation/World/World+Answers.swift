@@ -134,7 +134,8 @@ extension World {
     func isRight(_ refusal: Refusal, of offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         let isVoip = offer.tag == .voip
         switch refusal {
-        case .modeRequired(let mode): return mode == .voip && isVoip && !client.isReachable
+        case .modeRequired(let modes):
+            return modes == offer.neededModes && client.registration.modes.isDisjoint(with: modes)
         case .notPollable: return !offer.isPollable
         case .notASocket: return isVoip && !offer.isSocket
         case .listeningSocket: return offer.isListening && offer.tag != .listener

@@ -67,14 +67,16 @@ extension World {
         guard let identifier = ClientIdentifier("client.\(number)") else { return .timer }
         let user = random.once(in: 16) ? 7 : UserID(number % 3)
         var registration = Registration(
-            identifier: identifier, user: user, modes: number == 11 ? [] : [.voip, .audio],
+            identifier: identifier, user: user,
+            modes: number == 11 ? [] : [.voip, .audio, .externalAccessory],
             wakeLimitPolicy: number % 5 == 0 ? .terminate : .linger)
         registration.isLaunchable = number % 4 != 3
         registration.exitsOnSuspend = number == 6
         registration.wantsNetworkChanges = number % 3 == 1
         registration.waitsForUnlock = number % 7 == 2
         if number == 4 { registration.keepAliveTimeout = .seconds(5) }
-        if number == 14 { registration.modes = .audio }
+        if number % 5 == 3 { registration.modes.remove(.externalAccessory) }
+        if number == 14 { registration.modes = [.audio, .bluetoothPeripheral] }
         return .registration(registration, nextKey())
     }
 

@@ -75,7 +75,7 @@ struct LaunchTests {
     @Test("Without the mode voip only traffic brings it back, and not before the pause is over")
     func trafficOnly() throws {
         var bench = Bench()
-        let client = try bench.register(modes: .audio, isLaunchable: true)
+        let client = try bench.register(modes: .bluetoothCentral, isLaunchable: true)
         var offer = SocketOffer(tag: .device)
         offer.survives = true
         let socket = try #require(try bench.handOver(offer, from: client)?.get())
@@ -93,7 +93,7 @@ struct LaunchTests {
     @Test("Without a surviving socket and without the mode voip, or without a recipe, it is forgotten")
     func forgotten() throws {
         var bench = Bench()
-        let silent = try bench.register(modes: .audio, isLaunchable: true)
+        let silent = try bench.register(modes: .externalAccessory, isLaunchable: true)
         _ = bench.handOver(SocketOffer(tag: .device), from: silent)
         bench.turn(.ended(silent, .failed))
         #expect(bench.core.state(of: silent) == .notRunning)

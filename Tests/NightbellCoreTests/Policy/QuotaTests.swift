@@ -182,7 +182,7 @@ struct QuotaTests {
         ] as [(SocketOffer, Refusal?)])
     func offersAreJudgedByWhatTheyAre(_ offer: SocketOffer, _ refusal: Refusal?) throws {
         var bench = Bench()
-        let client = try bench.register()
+        let client = try bench.register(modes: [.voip, .externalAccessory])
         let outcome = bench.handOver(offer, from: client)
         switch try #require(outcome) {
         case .success: #expect(refusal == nil)
@@ -196,9 +196,45 @@ struct QuotaTests {
         let client = try bench.register(modes: .audio)
         let refused = bench.handOver(SocketOffer(tag: .voip), from: client)
         #expect(refused == .failure(.modeRequired(.voip)))
-        let adopted = bench.handOver(SocketOffer(tag: .device), from: client)
+        let listener = SocketOffer(tag: .listener, isListening: true, isConnected: false)
+        let adopted = bench.handOver(listener, from: client)
         #expect(throws: Never.self) { try #require(adopted).get() }
         bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
         #expect(bench.answer == .refused(.modeRequired(.voip)))
+    }
+
+    /// Whichever of them: the supervisor cannot see which device is behind a descriptor.
+    @Test func devicesNeedOneOfTheirModes() throws {
+        let ofDevices: [Modes] = [.bluetoothCentral, .bluetoothPeripheral, .externalAccessory]
+        for (mode, _) in Modes.named {
+            var bench = Bench()
+            let client = try bench.register(modes: mode)
+            let outcome = bench.handOver(SocketOffer(tag: .device), from: client)
+            switch try #require(outcome) {
+            case .success: #expect(ofDevices.contains(mode))
+            case .failure(let refusal):
+                #expect(!ofDevices.contains(mode) && refusal == .modeRequired(Modes(ofDevices)))
+            }
+            #expect(bench.counters(client)[.socketsRefused] == (ofDevices.contains(mode) ? 0 : 1))
+        }
+    }
+
+    /// An adopted socket stays, whatever the next process declares: that may hand no more over.
+    @Test func aDeviceOutlivesItsMode() throws {
+        var bench = Bench()
+        let client = try bench.register(modes: .externalAccessory, isLaunchable: true)
+        var offer = SocketOffer(tag: .device)
+        offer.survives = true
+        let adopted = bench.handOver(offer, from: client)
+        let device = try #require(try adopted?.get())
+        bench.turn(.ended(client, .failed))
+        bench.pass(.seconds(60))
+        #expect(bench.turn(.fired(device, .readable)).contains(.launch(client)))
+        let identifier = try #require(bench.core.identifier(of: client))
+        let next = Registration(identifier: identifier, user: 1_000, modes: .voip)
+        let wake = try #require(bench.turn(.rejoined(client, next, Bench.key)).wakes.first)
+        #expect(bench.actions.firedSockets[wake.sockets].map(\.token) == [device])
+        let refused = bench.handOver(SocketOffer(tag: .device), from: client)
+        #expect(refused == .failure(.modeRequired(SocketTag.device.modes)))
     }
 }

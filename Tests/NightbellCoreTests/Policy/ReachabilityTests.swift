@@ -130,7 +130,7 @@ import Testing
 
     @Test func trafficDoesNotShortenThePauseOfAClientWokenTooOften() throws {
         var bench = Bench { $0.wakes.limit = 1 }
-        let client = try bench.register(modes: .audio, policy: .terminate, isLaunchable: true)
+        let client = try bench.register(modes: .externalAccessory, policy: .terminate, isLaunchable: true)
         var offer = SocketOffer(tag: .device)
         offer.survives = true
         let socket = try #require(try bench.handOver(offer, from: client)?.get())
@@ -202,7 +202,7 @@ import Testing
     /// The next writer of a FIFO opens it again.
     @Test func aDeviceThatHasEndedMayWake() throws {
         var bench = Bench()
-        let client = try bench.register()
+        let client = try bench.register(modes: [.voip, .externalAccessory])
         let offered = bench.handOver(SocketOffer(tag: .device), from: client)
         let fifo = try #require(try offered?.get())
         bench.suspend(client)

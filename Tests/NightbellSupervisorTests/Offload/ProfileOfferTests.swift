@@ -48,7 +48,7 @@ import Testing
 
     @Test func listeningSocketHasNothingToBePinged() throws {
         let supervisor = try TestSupervisor()
-        let client = try WireClient(supervisor, "org.example.phone")
+        let client = try WireClient(supervisor, "org.example.phone", modes: [.voip, .externalAccessory])
         let (listener, _) = try Pair.listener()
         defer { close(listener) }
         for tag in [WireSocketTag.voip, .listener, .device] {
