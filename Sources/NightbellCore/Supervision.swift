@@ -293,6 +293,9 @@ package struct Supervision: Sendable, Equatable {
         if reasons.contains(.request) { count(.wakesRequest, of: client) }
         if reasons.contains(.clientMessage) { count(.wakesClientMessage, of: client) }
         if !reasons.isDisjoint(with: [.unanswered, .pathLost]) { count(.wakesPathLost, of: client) }
+        if reasons.contains(.location) { count(.wakesLocation, of: client) }
+        if reasons.contains(.bluetooth) { count(.wakesBluetooth, of: client) }
+        if reasons.contains(.device) { count(.wakesDevice, of: client) }
     }
 
     mutating func countSleep(of client: ClientID, _ nanoseconds: UInt64) {

@@ -73,7 +73,7 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// is woken when the machine has moved
   case location // = 4
 
-  /// is woken when a Bluetooth device notifies or connects
+  /// The last three may hand over device sockets, too.
   case bluetoothCentral // = 5
 
   /// is woken when another machine uses a Bluetooth service of the client's
@@ -181,7 +181,8 @@ package nonisolated enum WireSocketTag: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// a listening stream socket
   case listener // = 2
 
-  /// any other pollable descriptor: a pipe, a tty, a timerfd, …
+  /// Any other pollable descriptor: a tty, a pipe, a timerfd, …; needs MODE_EXTERNAL_ACCESSORY,
+  /// MODE_BLUETOOTH_CENTRAL or MODE_BLUETOOTH_PERIPHERAL.
   case device // = 3
   case UNRECOGNIZED(Int)
 
@@ -2782,7 +2783,8 @@ package nonisolated struct WireShow: Sendable {
   package init() {}
 }
 
-/// Answered with Done, then WatchEvents follow until the connection ends.
+/// Answered with Done, then WatchEvents follow until the connection ends. Facts about what clients observe (positions,
+/// Bluetooth devices, accessories) are for root and the supervisor's own uid only.
 package nonisolated struct WireWatch: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -3160,7 +3162,8 @@ package nonisolated struct WireCounters: Sendable {
 
   /// Those that are not zero, by their names: "wakes" (a wake with several reasons counts once here, and once for each of
   /// them), "wakes_socket", "wakes_keep_alive", "wakes_request", "wakes_client_message", "wakes_path_lost" (a ping went
-  /// unanswered, or the kernel gave the connection up); "suspensions", "suspensions_forced", "suspensions_cancelled",
+  /// unanswered, or the kernel gave the connection up), "wakes_location", "wakes_bluetooth", "wakes_device" (those
+  /// of the whole supervisor: for root and its own uid only); "suspensions", "suspensions_forced", "suspensions_cancelled",
   /// "suspensions_failed" (the kernel did not confirm in time, or refused); "keep_alive_runs", "keep_alive_late";
   /// "overruns_entering_background", "overruns_prepare", "overruns_wake", "overruns_background_tasks",
   /// "overruns_termination", "overruns_launch"; "wake_limit_exceeded"; "sockets_adopted", "sockets_refused"; "launches",

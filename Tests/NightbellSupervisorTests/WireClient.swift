@@ -258,6 +258,17 @@ final class WireClient {
         }
     }
 
+    func list() throws -> [WireClientInfo] {
+        var clients: [WireClientInfo] = []
+        var body = try ask(.list(WireList()))
+        while case .clientInfo(let info) = body {
+            clients.append(info)
+            body = try answer(to: lastRequest)
+        }
+        guard case .done = body else { throw TestFailure("\(body)") }
+        return clients
+    }
+
     func status() throws -> WireSupervisorStatus {
         guard case .supervisorStatus(let status) = try ask(.status(WireStatus())) else {
             throw TestFailure("no status")

@@ -33,6 +33,10 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case gaveUp
     /// Pings that went unanswered, and connections that the kernel has given up.
     case wakesPathLost
+    /// The machine has moved.
+    case wakesLocation
+    case wakesBluetooth
+    case wakesDevice
 
     static func overrun(of step: Step) -> Counter {
         switch step {

@@ -237,6 +237,7 @@ extension Supervisor {
         status.sockets = UInt64(ask { $0.socketCount })
         status.connections = UInt64(connections.count)
         status.counters = WireCounters(supervision.counters)
+        if !isAdministrator(connection) { status.counters.hideObservations() }
         if connections.protocolErrors > 0 {
             status.counters["protocol_errors"] = connections.protocolErrors
         }

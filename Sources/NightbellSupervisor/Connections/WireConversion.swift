@@ -209,8 +209,11 @@ extension WireError {
                 (.tooManyClients, "this user has as many clients as it may")
             case .shuttingDown:
                 (.shuttingDown, "the supervisor is stopping")
-            case .modeRequired(let mode):
-                (.modeRequired, "needs the mode \(mode.names)")
+            case .modeRequired(let modes):
+                (
+                    .modeRequired,
+                    "needs \(modes.names.contains(",") ? "one of the modes" : "the mode") \(modes.names)"
+                )
             case .timeoutTooShort(let minimum):
                 (.timeoutTooShort, "the shortest keep-alive timeout is \(minimum)")
             case .timeoutTooLong(let maximum):
@@ -276,6 +279,11 @@ extension WireCounters {
             counts[counter.name] = counters[counter]
         }
         asleepNs = counters.asleepNanoseconds
+    }
+
+    /// Removes the wakes of all users that tell when the machine moves, or a device comes and goes.
+    mutating func hideObservations() {
+        for counter in [Counter.wakesLocation, .wakesBluetooth, .wakesDevice] { counts[counter.name] = nil }
     }
 }
 

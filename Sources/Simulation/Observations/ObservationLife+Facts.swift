@@ -53,6 +53,23 @@ extension Subject {
     }
 }
 
+/// Wakes are counted by their reasons.
+extension ObservationLife {
+    static let reasons: [(reason: WakeReasons, counter: Counter)] = [
+        (.location, .wakesLocation), (.bluetooth, .wakesBluetooth), (.device, .wakesDevice),
+    ]
+
+    /// Counts those of this turn, delivered or not: a wake that is repeated after a death counts again.
+    mutating func countWakes() {
+        for case .notify(let id, .wake(let wake)) in actions.actions {
+            guard let index = index(of: id) else { continue }
+            for (reason, counter) in Self.reasons where wake.reasons.contains(reason) {
+                clients[index].wakes[counter, default: 0] += 1
+            }
+        }
+    }
+}
+
 /// Changes in the world, and their consequences by the rules.
 extension ObservationLife {
     mutating func change() -> Event {

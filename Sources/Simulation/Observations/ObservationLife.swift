@@ -41,6 +41,8 @@ package struct ObservationLife: ~Copyable {
         var lastWakeID: UInt64 = 0
         /// By name.
         var watches: [String: Watch] = [:]
+        /// The wakes that were decided for it, by their reasons.
+        var wakes: [Counter: UInt64] = [:]
     }
 
     let settings: Settings
@@ -159,6 +161,7 @@ package struct ObservationLife: ~Copyable {
                 core.handle(event, at: now, into: &actions)
             }
             core.endTurn(at: now, into: &actions)
+            countWakes()
             core.persistChanges(in: &log)
             if case .fact? = batch.first, random.once(in: 10) { return die() }
             carryOut()
@@ -185,6 +188,7 @@ package struct ObservationLife: ~Copyable {
             let index = Int(key.connection) - 1
             clients[index].id = id
             clients[index].lastWakeID = 0
+            clients[index].wakes = [:]
             begin(id, index, isForeground: true)
         case .rejoined(let id, _):
             guard let index = index(of: id) else { return }
@@ -327,6 +331,11 @@ package struct ObservationLife: ~Copyable {
     private mutating func checkTold() {
         for index in clients.indices {
             guard let id = clients[index].id, let view = core.view(of: id, at: now) else { continue }
+            for counter in Self.reasons.map(\.counter) {
+                require(
+                    view.counters[counter] == clients[index].wakes[counter, default: 0],
+                    "\(name(index)) has \(view.counters[counter]) \(counter.name)")
+            }
             // It has failed, and is launched after a pause.
             if view.state == .dormant, view.launches.notBefore != nil { continue }
             for (watch, known) in clients[index].watches where clients[index].wants(known.subject) {
@@ -360,6 +369,7 @@ package struct ObservationLife: ~Copyable {
             return require(false, "the records cannot be restored: \(error)")
         }
         core.endTurn(at: now, into: &actions)
+        countWakes()
         core.persistChanges(in: &log)
         carryOut()
         turn(events + [.timer])
