@@ -118,7 +118,7 @@ public struct Occurrence: Sendable, Hashable {
     /// The name of the observation.
     public var name: String
     public var kind: Kind
-    /// An administrator has asked for it.
+    /// It has not happened: `nightbell simulate` tells of it, for the client's owner or root.
     public var isSimulated: Bool
 
     public init(_ name: String, _ kind: Kind, isSimulated: Bool = false) {
