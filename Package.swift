@@ -232,7 +232,8 @@ let package = Package(
             name: "parrot", dependencies: ["Nightbell"], path: "Examples/Parrot", packageAccess: false,
             swiftSettings: settings),
         .executableTarget(
-            name: "mode-example", dependencies: ["Nightbell"], path: "Examples/Modes", packageAccess: false,
+            name: "mode-example", dependencies: ["CSystemd", "Nightbell"], path: "Examples/Modes",
+            packageAccess: false,
             swiftSettings: settings),
         .executableTarget(
             name: "echo-server", dependencies: ["NightbellParking"], path: "Examples/EchoServer",
@@ -368,7 +369,8 @@ let package = Package(
         .testTarget(
             name: "MachineMonitorTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "MachineMonitor", "NightbellWire", "nightbell-monitor",
+                "EdgeTestSupport", "LinuxSystem", "MachineMonitor", "NightbellWire", "mode-example",
+                "nightbell", "nightbell-monitor", "nightbelld", "scripted-client",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),

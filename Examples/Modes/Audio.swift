@@ -5,7 +5,7 @@ import Nightbell
 /// it is in the background, and falls asleep five seconds after the end.
 func play(_ command: [String]) throws -> Client {
     let client = try Client(configuration("audio", [.audio]), handlers: handlers())
-    guard let program = command.first else { return try explain() }
+    guard let program = command.first else { explain() }
     var words = command.map { strdup($0) } + [nil]
     var player = pid_t()
     guard posix_spawnp(&player, program, nil, nil, &words, environ) == 0 else {

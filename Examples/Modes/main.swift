@@ -12,18 +12,25 @@ let client =
     case "audio": try play(Array(arguments.dropFirst()))
     case "location": try watchHome()
     case "bluetooth": try watchBluetooth(Array(arguments.dropFirst()))
-    case "accessory": try watchAccessory(Array(arguments.dropFirst()))
-    default: try explain()
+    case "peripheral": try Peripheral.run(onlyArgument())
+    case "accessory": try Accessory.run(onlyArgument())
+    default: explain()
     }
 report("is in the background")
 while true { pause() }
 
-func explain() throws -> Client {
+func onlyArgument() -> String {
+    guard arguments.count == 2, let argument = arguments.last else { explain() }
+    return argument
+}
+
+func explain() -> Never {
     print(
         """
         usage: mode-example fetch | network | sleep | unlock | location
                mode-example audio COMMAND [ARGUMENTS]
                mode-example bluetooth DEVICE CHARACTERISTIC
+               mode-example peripheral ADAPTER
                mode-example accessory PATH
         """)
     exit(EX_USAGE)

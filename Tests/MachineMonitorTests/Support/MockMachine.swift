@@ -20,7 +20,8 @@ final class MockMachine {
         root = String(answer.prefix { $0 != "\n" })
     }
 
-    /// Adds or removes the device node, and has udev tell of it.
+    /// `remove`: the device hangs up, its node goes, and udev tells of it; `add`: another one is there; `send TEXT`: it has
+    /// data.
     func tell(_ action: String) throws {
         try child.send(action + "\n")
         try check(try child.hear(within: 60_000) == "done\n", "umockdev does not \(action) its device")
@@ -32,17 +33,31 @@ final class MockMachine {
         from gi.repository import UMockdev
         testbed = UMockdev.Testbed.new()
         root = testbed.get_root_dir()
+        # Monitors are another user's, and make sockets in it.
+        os.chmod(root, 0o777)
         testbed.add_from_string('P: /devices/pci/usb1/1-1/tty/ttyACM0\\nN: ttyACM0\\nS: serial/by-id/usb-adapter\\n'
                                 'E: SUBSYSTEM=tty\\nE: DEVNAME=/dev/ttyACM0\\nA: dev=166:0\\n')
         node = root + '/dev/ttyACM0'
-        # It leads to a terminal of the real machine.
-        terminal = os.readlink(node)
+        def attach():
+            # A terminal of the real machine.
+            master, terminal = os.openpty()
+            os.symlink(os.ttyname(terminal), node)
+            os.close(terminal)
+            return master
+        os.unlink(node)
+        device = attach()
         print(root, flush=True)
         for line in sys.stdin:
-            action = line.strip()
-            if action == 'remove': os.unlink(node)
-            else: os.symlink(terminal, node)
-            testbed.uevent('/sys/devices/pci/usb1/1-1/tty/ttyACM0', action)
+            words = line.split()
+            if words[0] == 'send':
+                os.write(device, words[1].encode())
+            else:
+                if words[0] == 'remove':
+                    os.unlink(node)
+                    os.close(device)
+                else:
+                    device = attach()
+                testbed.uevent('/sys/devices/pci/usb1/1-1/tty/ttyACM0', words[0])
             print('done', flush=True)
         """
 }

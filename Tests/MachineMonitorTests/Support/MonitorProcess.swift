@@ -21,19 +21,9 @@ final class MonitorProcess {
     init(
         _ arguments: [String] = [], environment: [String: String] = [:], namespace: NetworkNamespace? = nil
     ) throws {
-        let tests = try readLink("/proc/self/exe")
-        let program = tests[..<(tests.lastIndex(of: "/") ?? tests.startIndex)] + "/nightbell-monitor"
-        var command = [String(program)] + arguments
+        var command = [product("nightbell-monitor")] + arguments
         if let namespace { command = ["/usr/sbin/ip", "netns", "exec", namespace.name] + command }
-        var variables = [
-            "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/system",
-            "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/session",
-            "XDG_RUNTIME_DIR": "/nonexistent",
-        ]
-        // A sanitizer's findings go where those of the tests go.
-        for name in ["ASAN_OPTIONS", "TSAN_OPTIONS"] {
-            if let value = getenv(name) { variables[name] = String(cString: value) }
-        }
+        var variables = bareEnvironment()
         variables.merge(environment) { $1 }
         var started: pid_t = 0
         socket = try SeqPacketSocket.pair().separate { (near, far) throws(SystemError) in
@@ -135,6 +125,20 @@ final class MonitorProcess {
     struct NoReport: Error {
         let received: [Fact]
     }
+}
+
+/// A machine with no buses.
+func bareEnvironment() -> [String: String] {
+    var variables = [
+        "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/system",
+        "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/session",
+        "XDG_RUNTIME_DIR": "/nonexistent",
+    ]
+    // A sanitizer's findings go where those of the tests go.
+    for name in ["ASAN_OPTIONS", "TSAN_OPTIONS"] {
+        if let value = getenv(name) { variables[name] = String(cString: value) }
+    }
+    return variables
 }
 
 /// Starts a program with nothing but this environment; `descriptor` becomes its descriptor 3.

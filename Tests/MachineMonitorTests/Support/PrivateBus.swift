@@ -8,15 +8,24 @@ final class PrivateBus {
     private var daemon: Helper?
     let address: String
     private let path: String
+    private let user: uid_t?
 
     /// - Parameters:
     ///   - starts: false: it is started later, by `start`.
     ///   - mostQueued: the bytes that wait for one peer, before signals to it are discarded.
-    init(starts: Bool = true, mostQueued: Int = 100_000_000) throws {
+    ///   - user: it is the bus of the session of this user, at its usual place; other users are let in as well. Needs root.
+    init(starts: Bool = true, mostQueued: Int = 100_000_000, user: uid_t? = nil) throws {
+        self.user = user
         directory = try TemporaryDirectory()
         // Monitors of other users connect as well.
         chmod(directory.path, 0o755)
-        path = directory.file("bus")
+        if let user {
+            for made in ["/run/user", Self.runtimeDirectory(of: user)] { mkdir(made, 0o755) }
+            chown(Self.runtimeDirectory(of: user), user, user)
+            path = Self.runtimeDirectory(of: user) + "/bus"
+        } else {
+            path = directory.file("bus")
+        }
         address = "unix:path=\(path)"
         let file = try OwnedDescriptor(
             opening: directory.file("bus.conf"), O_WRONLY | O_CREAT, mode: 0o644)
@@ -44,8 +53,10 @@ final class PrivateBus {
         _ = try systemCall("pipe") { pipe(&ends) }
         let input = OwnedDescriptor(adopting: ends[0])
         let output = OwnedDescriptor(adopting: ends[1])
+        let identity =
+            user.map { ["/usr/bin/setpriv", "--reuid=\($0)", "--regid=\($0)", "--clear-groups"] } ?? []
         daemon = try Helper(
-            [
+            identity + [
                 "/usr/bin/dbus-daemon", "--nofork", "--print-address=1",
                 "--config-file=" + directory.file("bus.conf"),
             ], output: output.rawValue)
@@ -59,25 +70,25 @@ final class PrivateBus {
         unlink(path)
     }
 
+    private static func runtimeDirectory(of user: uid_t) -> String { "/run/user/\(user)" }
+
+    deinit {
+        guard let user else { return }
+        stop()
+        rmdir(Self.runtimeDirectory(of: user))
+    }
+
     // MARK: Calls
 
     /// The answer to a call in GVariant's text format; empty if the call failed.
     func answer(_ destination: String, _ path: String, _ method: String, _ arguments: String...) throws
         -> String
     {
-        var ends: [CInt] = [-1, -1]
-        _ = try systemCall("pipe") { pipe(&ends) }
-        let input = OwnedDescriptor(adopting: ends[0])
-        let output = OwnedDescriptor(adopting: ends[1])
-        let helper = try Helper(
+        try output(
             [
                 "/usr/bin/gdbus", "call", "--address", address, "--dest", destination, "--object-path", path,
                 "--method", method,
-            ] + arguments, output: output.rawValue)
-        output.close()
-        let text = String(decoding: try SmallFile.read(input), as: UTF8.self)
-        helper.end()
-        return text
+            ] + arguments)
     }
 
     /// The unique name of a process's connection.
