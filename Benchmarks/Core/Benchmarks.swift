@@ -15,6 +15,19 @@ let benchmarks: @Sendable () -> Void = {
         }
     }
 
+    Benchmark("Suspend and wake, 1000 clients, 16 observations each") { benchmark, sleepers in
+        for _ in benchmark.scaledIterations { sleepers.cycle() }
+    } setup: {
+        Sleepers(count: 1_000, observations: 16)
+    }
+
+    Benchmark("A movement among 16000 regions", configuration: .init(scalingFactor: .one)) {
+        benchmark, sleepers in
+        for _ in benchmark.scaledIterations { sleepers.move() }
+    } setup: {
+        Sleepers(count: 1_000, observations: 16)
+    }
+
     for sample in Judging.samples {
         Benchmark("Judge: \(sample.name)") { benchmark, inspecting in
             for _ in benchmark.scaledIterations { inspecting.cycle() }

@@ -128,7 +128,7 @@ public struct Administration: ~Copyable {
     /// Has the supervisor treat a client as if something had happened to the subject of one of its observations.
     ///
     /// - Throws: ``NightbellError/Code/noSuchObservation``; ``NightbellError/Code/illegalState`` if the client is not to be
-    ///   told of it now, such as of a movement in the background.
+    ///   told of it now, such as of a movement in the background, or has yet to be told what has really happened.
     public mutating func simulate(_ occurrence: Occurrence, _ identifier: String) throws(NightbellError) {
         var message = WireSimulate()
         message.identifier = identifier

@@ -83,6 +83,8 @@ package struct Supervision: Sendable, Equatable {
         self.settings = settings
         schedule.lead = settings.keepAlive.lead
         pings.change(settings)
+        // The movements to be reported may have changed.
+        observations.unsettled.formUnion(observations.table.slots)
     }
 
     /// When the next keep-alive handler must run, in elapsed time: the machine wakes for it.
@@ -277,7 +279,7 @@ package struct Supervision: Sendable, Equatable {
         clients[client.id].enteredStateAt = elapsed(at: now)
         actions.append(.trace(client, .state(from: previous, to: state)))
         noteForFetch(client, from: previous, to: state, at: now)
-        lookAtObservations(of: client, at: now)
+        if !state.observesSame(as: previous) { lookAtObservations(of: client, at: now) }
     }
 
     /// Counts an event of a client.

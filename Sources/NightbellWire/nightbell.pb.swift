@@ -2879,7 +2879,8 @@ package nonisolated struct WireRelieveMemory: Sendable {
 }
 
 /// Has the supervisor treat a client as if something had happened to the machine, to try the client with. Answered with
-/// Done, or with Error INVALID_ARGUMENT (the client has not asked for it) or ILLEGAL_STATE. Watchers see a "simulated".
+/// Done, or with Error INVALID_ARGUMENT (the client has not asked for it) or ILLEGAL_STATE (also if something has happened to
+/// the subject that the client has yet to be told). Watchers see a "simulated".
 package nonisolated struct WireSimulate: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for

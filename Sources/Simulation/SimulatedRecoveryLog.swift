@@ -92,6 +92,14 @@ struct SimulatedRecoveryLog {
         }
     }
 
+    /// The supervisor has died while it wrote `later`: it has flushed the observations, and not stored the rest.
+    func flushing(_ later: SimulatedRecoveryLog) -> SimulatedRecoveryLog {
+        var log = self
+        log.flush()
+        log.observations = later.observations
+        return log
+    }
+
     /// The previous supervisor's state, in a fixed order, without what only the kernel knows.
     var snapshot: RecoverySnapshot {
         var snapshot = RecoverySnapshot()

@@ -7,17 +7,22 @@ package final class Sleepers {
     private var actions = ActionBuffer()
     private var clients: [(id: ClientID, socket: SocketToken, epoch: UInt64, wake: UInt64)] = []
     private var next = 0
+    private let observations: Int
+    private var latitude = 0.0
 
     private static let key = RequestKey(connection: 1, request: 0)
 
-    /// `count` clients with a socket each, all asleep, with budgets and limits that are never reached.
-    package init(count: Int) {
+    /// `count` clients with a socket each, all asleep, with budgets and limits that are never reached. Each observes so many
+    /// regions.
+    package init(count: Int, observations: Int = 0) {
+        self.observations = observations
         var settings = Settings()
         settings.wakes.limit = 1
         settings.wakes.limitPerUser = .max
         settings.wakes.period = .nanoseconds(1)
         settings.quotas.clientsPerUser = count
         settings.quotas.socketsPerUser = count
+        settings.quotas.observationsPerUser = .max
         core = Supervision(settings: settings)
         clients.reserveCapacity(count)
         for number in 0..<count { add(number) }
@@ -25,11 +30,17 @@ package final class Sleepers {
 
     private func add(_ number: Int) {
         guard let identifier = ClientIdentifier("client.\(number)") else { return }
-        let registration = Registration(identifier: identifier, user: 1, modes: .voip)
+        let registration = Registration(identifier: identifier, user: 1, modes: [.voip, .location])
         turn(.registration(registration, Self.key))
         guard let id = core.client(named: identifier) else { return }
         turn(.message(.handOver([SocketOffer(tag: .voip)]), from: id, Self.key))
         guard case .success(let socket) = actions.adoptions.first else { return }
+        for number in 0..<observations {
+            guard let centre = Position(latitude: 60, longitude: Double(number), accuracy: 0),
+                let region = Region(centre: centre, radius: 1_000)
+            else { return }
+            turn(.message(.observe(name: "\(number)", .region(region)), from: id, Self.key))
+        }
         turn(.message(.enterBackground, from: id, Self.key))
         turn(.message(.backgroundEntered, from: id, Self.key))
         clients.append((id, socket, 1, 0))
@@ -63,6 +74,12 @@ package final class Sleepers {
         now = now + core.settings.wakes.linger
         turn(.timer)
         sleep(index)
+    }
+
+    /// The machine moves, and enters or leaves no region.
+    package func move() {
+        latitude = latitude == 0 ? 1 : 0
+        turn(.fact(.position(Position(latitude: latitude, longitude: 0, accuracy: 10))))
     }
 
     /// Whether all clients sleep and were woken once for each packet.

@@ -16,7 +16,13 @@ enum CoreChecks {
                     "a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12
                 ),
                 // A wake does not depend on the others; only the caches do (3.8, 4.1 on a busy machine).
-                Check("a wake among 10,000 over one among 10", growth(Sleepers.init, 10, 10_000), limit: 5),
+                Check(
+                    "a wake among 10,000 over one among 10", growth({ Sleepers(count: $0) }, 10, 10_000),
+                    limit: 5),
+                // Nor on what others observe (1.1).
+                Check(
+                    "a wake among 16,000 observations",
+                    growth({ Sleepers(count: 1_000, observations: $0) }, 0, 16), limit: 3),
             ]
             + Judging.samples.map { sample in
                 Check("allocations per \(sample.name)", allocations(sample.make), limit: 0)

@@ -170,6 +170,7 @@ extension Supervision {
         clients[client.id].launches.isRejoined = false
         clients[client.id].launches.isInBackground = false
         clients[client.id].launches.mayHaveBeenTold = false
+        tellNextProcess(of: client)
         endTasks(client)
         clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)

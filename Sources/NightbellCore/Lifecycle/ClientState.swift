@@ -16,4 +16,15 @@ package enum ClientState: Sendable, Hashable, CaseIterable {
     case dormant
     /// Its program was started and has not identified itself yet.
     case launching
+
+    /// Whether a client wants the same observations in both: waking and suspending it does not change that.
+    func observesSame(as other: ClientState) -> Bool {
+        func isInBackground(_ state: ClientState) -> Bool {
+            switch state {
+            case .background, .suspending, .suspended: true
+            case .notRunning, .inactive, .active, .terminating, .dormant, .launching: false
+            }
+        }
+        return self == other || isInBackground(self) && isInBackground(other)
+    }
 }

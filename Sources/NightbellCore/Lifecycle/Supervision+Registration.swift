@@ -115,7 +115,7 @@ extension Supervision {
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
         countWishes(of: client, -1)
-        if observations.table.remove(client.slot) != nil { observations.isDemandStale = true }
+        replaceObservations(of: client, with: [])
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0) {
             removeOffload(token, of: client)
             if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }

@@ -97,15 +97,11 @@ extension Supervision {
         case .position(let position):
             learnPosition(position, at: now, into: &actions)
         case .bluetooth(let devices):
-            observations.bluetooth = devices
-            observations.forgetUnobserved()
-            comparePresence(at: now, into: &actions)
+            learnBluetooth(devices, at: now, into: &actions)
         case .characteristic(let path, let value):
             learnValue(path, value, at: now, into: &actions)
         case .accessories(let accessories):
-            observations.accessories = accessories
-            observations.forgetUnobserved()
-            comparePresence(at: now, into: &actions)
+            learnAccessories(accessories, at: now, into: &actions)
         case .media(let user, let media):
             learnMedia(of: user, media, at: now, into: &actions)
         }

@@ -139,8 +139,8 @@ package struct Observation: Sendable, Equatable {
     /// Whether the client was told of the latest occurrence.
     package enum Telling: Sendable, Equatable {
         case pending
-        /// It was told, perhaps, by the wake that is being repeated.
-        case repeating
+        /// It was told, perhaps, by this wake, which is being repeated.
+        case repeating(UInt64)
         /// By this wake; 0: there is nothing to tell.
         case told(UInt64)
 
@@ -150,6 +150,8 @@ package struct Observation: Sendable, Equatable {
             case .told: false
             }
         }
+
+        var isRepeating: Bool { if case .repeating = self { true } else { false } }
     }
 
     /// Chosen by the client.
@@ -196,7 +198,7 @@ package struct ObservedOccurrence: Sendable, Equatable {
 
 /// The things to be observed for all clients together.
 package struct ObservationDemand: Sendable, Equatable {
-    package struct Location: Sendable, Equatable {
+    package struct Location: Sendable, Hashable {
         /// The best accuracy level that a client wants.
         package var accuracy: UInt32
         /// The shortest movement to be reported, in metres.

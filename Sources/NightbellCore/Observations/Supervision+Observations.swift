@@ -20,7 +20,7 @@ extension Supervision {
             if own[index].subject == subject { return .done }
             own.remove(at: index)
         }
-        guard own.count < settings.quotas.observationsPerClient, hasRoom(for: subject, named: name, client)
+        guard own.count < settings.quotas.observationsPerClient, hasRoom(for: subject, beside: own, client)
         else {
             return .refused(.tooManyObservations)
         }
@@ -29,7 +29,7 @@ extension Supervision {
         own.append(observation)
         set(own, of: client)
         // Where the machine is may be known already.
-        observations.look(at: elapsed(at: now))
+        observations.look(atClientIn: client.slot, at: elapsed(at: now))
         return .done
     }
 
@@ -43,35 +43,35 @@ extension Supervision {
         observations.table.contains(client.slot) ? observations.table[client.slot] : []
     }
 
-    private func hasRoom(for subject: Subject, named name: String, _ client: ClientID) -> Bool {
+    /// - Parameter own: the client's observations that stay.
+    private func hasRoom(for subject: Subject, beside own: [Observation], _ client: ClientID) -> Bool {
         let user = clients[client.id].user
-        var (count, ownPaths, allPaths) = (0, Set<Subject>(), Set<Subject>())
-        for slot in observations.table.slots {
-            guard let id = clients.id(inSlot: slot) else { continue }
-            let isOwn = clients[id].user == user
-            // One of the same name is replaced.
-            for observation in observations.table[slot]
-            where ClientID(id) != client || observation.name != name {
-                if isOwn { count += 1 }
-                guard let kind = observation.subject.pathKind else { continue }
-                if isOwn { ownPaths.insert(observation.subject) }
-                if kind == subject.pathKind { allPaths.insert(observation.subject) }
-            }
-        }
+        let replaced = observations(of: client).count - own.count
+        let count = (users[user]?.observations ?? 0) - replaced
         guard count < settings.quotas.observationsPerUser else { return false }
-        guard subject.pathKind != nil, !ownPaths.contains(subject) else { return true }
+        guard let kind = subject.pathKind else { return true }
+        var (ownPaths, allPaths) = (0, 0)
+        for (path, slots) in observations.observers {
+            let slots = slots.filter { $0 != client.slot || own.contains { $0.subject == path } }
+            guard !slots.isEmpty else { continue }
+            let isOwn = slots.contains { clients.id(inSlot: $0).map { clients[$0].user } == user }
+            if isOwn, path == subject { return true }
+            if isOwn { ownPaths += 1 }
+            if path.pathKind == kind { allPaths += 1 }
+        }
         // Those of others count whether this is one of them or not: the answer does not tell.
-        return ownPaths.count < Self.mostPathsOfUser && allPaths.count < Self.mostPaths
+        return ownPaths < Self.mostPathsOfUser && allPaths < Self.mostPaths
     }
 
     private mutating func set(_ own: [Observation], of client: ClientID) {
-        if own.isEmpty {
-            observations.table.remove(client.slot)
-        } else {
-            observations.table.insert(own, at: client.slot)
-        }
-        observations.isDemandStale = true
+        replaceObservations(of: client, with: own)
         recordObservations(of: client)
+    }
+
+    mutating func replaceObservations(of client: ClientID, with own: [Observation]) {
+        let growth = own.count - observations(of: client).count
+        users[clients[client.id].user]?.observations += growth
+        observations.replace(client.slot, with: own)
     }
 
     /// Ends the observations that the client must not have.
@@ -126,32 +126,25 @@ extension Supervision {
 
     /// Finds out what has to be observed, if that may have changed. The end of a turn does it as well.
     package mutating func updateDemand() {
-        guard observations.isDemandStale else { return }
-        observations.isDemandStale = false
-        var demand = ObservationDemand()
-        var (devices, characteristics, accessories) = (Set<String>(), Set<String>(), Set<String>())
-        for slot in observations.table.slots {
-            guard let id = clients.id(inSlot: slot) else { continue }
-            for observation in observations.table[slot] {
-                let isToCome = clients[id].lifecycle.state == .terminating
-                guard isToCome || isWanted(observation.subject, ClientID(id)) else { continue }
-                switch observation.subject {
-                case .location(let service): demand.add(service.demand(settings.location))
-                case .region(let region): demand.add(region.demand)
-                case .bluetoothDevice(let path): devices.insert(path)
-                case .characteristic(let path): characteristics.insert(path)
-                case .accessory(let name): accessories.insert(name)
-                }
+        guard !observations.unsettled.isEmpty else { return }
+        for slot in observations.unsettled {
+            observations.replaceWishes(slot, with: wishes(ofClientIn: slot))
+        }
+        observations.unsettled.removeAll(keepingCapacity: true)
+        observations.updateDemand()
+    }
+
+    private func wishes(ofClientIn slot: UInt32) -> [Observations.Wish] {
+        guard observations.table.contains(slot), let id = clients.id(inSlot: slot) else { return [] }
+        let isToCome = clients[id].lifecycle.state == .terminating
+        return observations.table[slot].compactMap { observation in
+            guard isToCome || isWanted(observation.subject, ClientID(id)) else { return nil }
+            return switch observation.subject {
+            case .location(let service): .location(service.demand(settings.location))
+            case .region(let region): .location(region.demand)
+            case .bluetoothDevice, .characteristic, .accessory: .path(observation.subject)
             }
         }
-        demand.bluetoothDevices = devices.sorted()
-        demand.characteristics = characteristics.sorted()
-        demand.accessories = accessories.sorted()
-        demand.revision = observations.demand.revision
-        guard demand != observations.demand else { return }
-        demand.revision += 1
-        observations.demand = demand
-        observations.forgetUnobserved()
     }
 
     // MARK: What happens
@@ -159,85 +152,131 @@ extension Supervision {
     mutating func learnPosition(_ position: Position?, at now: Instant, into actions: inout ActionBuffer) {
         observations.position = position
         observations.forgetUnobserved()
-        if let due = comparePosition(at: now, into: &actions) { observations.look(at: due) }
+        compareAllPositions(at: now, into: &actions)
+        if let due = observations.movementDue { observations.look(at: due) }
     }
 
-    /// A device of which nothing is reported is unknown, which is not absent.
-    mutating func comparePresence(at now: Instant, into actions: inout ActionBuffer) {
-        compare(at: now, into: &actions) { observation, supervision in
-            guard let presence = supervision.observations.presence(of: observation.subject) else {
-                let isDevice = observation.subject.mode != .location && observation.known != nil
-                return isDevice && supervision.mutated(.takesUnknownForAbsent)
-                    ? (.presence(.absent), .disconnected) : nil
-            }
-            guard observation.known != .presence(presence) else { return nil }
-            // Whether it was there before is not known.
-            return (.presence(presence), observation.known == nil ? nil : presence.occurrence)
-        }
+    mutating func learnBluetooth(
+        _ devices: [String: Presence], at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let before = observations.bluetooth
+        observations.bluetooth = devices
+        observations.forgetUnobserved()
+        let changed = difference(before, observations.bluetooth).map { Subject.bluetoothDevice($0) }
+        compare(.presence, observers(of: changed), at: now, into: &actions)
+    }
+
+    mutating func learnAccessories(
+        _ accessories: [String: Presence], at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let before = observations.accessories
+        observations.accessories = accessories
+        observations.forgetUnobserved()
+        let changed = difference(before, observations.accessories).map { Subject.accessory($0) }
+        compare(.presence, observers(of: changed), at: now, into: &actions)
+    }
+
+    private func difference(_ one: [String: Presence], _ other: [String: Presence]) -> [String] {
+        one.keys.filter { other[$0] == nil } + other.keys.filter { other[$0] != one[$0] }
+    }
+
+    private func observers(of subjects: [Subject]) -> [UInt32] {
+        subjects.reduce(into: Set<UInt32>()) { $0.formUnion(observations.observers[$1] ?? []) }.sorted()
     }
 
     mutating func learnValue(
         _ path: String, _ value: [UInt8], at now: Instant, into actions: inout ActionBuffer
     ) {
-        compare(at: now, into: &actions) { observation, _ in
-            observation.subject == .characteristic(path) ? (nil, .value(value)) : nil
-        }
+        let subject = Subject.characteristic(path)
+        compare(.value(subject, value), observations.observers[subject] ?? [], at: now, into: &actions)
     }
 
-    /// - Returns: when to compare again, in elapsed time: a movement is not old enough to be told.
-    mutating func comparePosition(at now: Instant, into actions: inout ActionBuffer) -> Instant? {
-        guard let position = observations.position else { return nil }
-        let elapsed = elapsed(at: now)
-        var due: Instant?
-        compare(at: now, into: &actions) { observation, supervision in
-            switch (observation.subject, observation.known) {
-            case (.region(let region), let known):
-                let wasInside: Bool? = if case .inside(let isInside) = known { isInside } else { nil }
-                guard let isInside = region.contains(position, wasInside: wasInside),
-                    isInside != wasInside
-                else { return nil }
-                if wasInside == nil { return (.inside(isInside), nil) }
-                return (.inside(isInside), isInside ? .entered : .exited)
-            case (.location(let service), .position(let before, let since)):
-                guard service.isMoved(from: before, to: position, supervision.settings.location) else {
-                    return nil
-                }
-                let earliest = since + service.pause(supervision.settings.location)
-                guard elapsed >= earliest else {
-                    due = earlier(due, earliest)
-                    return nil
-                }
-                return (.position(position, at: elapsed), .moved(position))
-            case (.location, _):
-                return (.position(position, at: elapsed), .moved(position))
-            case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _):
-                return nil
-            }
-        }
-        return due
+    mutating func compareAllPositions(at now: Instant, into actions: inout ActionBuffer) {
+        observations.movementDue = nil
+        compare(.position, observations.table.slots, at: now, into: &actions)
     }
 
-    /// Compares what is known of each wanted subject with the facts. `change` returns nil if that is the same.
-    private mutating func compare(
-        at now: Instant, into actions: inout ActionBuffer,
-        _ change: (Observation, Supervision) -> (known: Observation.Known?, Occurrence?)?
+    /// The facts that are compared with what is known of each subject.
+    enum Comparison {
+        case position
+        case presence
+        /// A characteristic has notified.
+        case value(Subject, [UInt8])
+    }
+
+    /// A new state of a subject, and what has happened to it.
+    private struct Change {
+        var known: Observation.Known?
+        var occurrence: Occurrence?
+    }
+
+    /// Compares what is known of the wanted subjects of clients with the facts.
+    mutating func compare(
+        _ comparison: Comparison, _ slots: [UInt32], at now: Instant, into actions: inout ActionBuffer
     ) {
-        guard !isStopping, !observations.isEmpty else { return }
-        for slot in observations.table.slots {
-            guard let id = clients.id(inSlot: slot) else { continue }
+        if case .position = comparison, observations.position == nil { return }
+        guard !isStopping else { return }
+        for slot in slots {
+            guard observations.table.contains(slot), let id = clients.id(inSlot: slot) else { continue }
             let client = ClientID(id)
-            for (index, observation) in observations(of: client).enumerated()
-            where isWanted(observation.subject, client) {
-                guard let (known, occurrence) = change(observation, self) else { continue }
-                if let known { observations.table[slot][index].known = known }
+            for index in observations.table[slot].indices {
+                let observation = observations.table[slot][index]
+                guard isWanted(observation.subject, client) else { continue }
+                let change =
+                    switch comparison {
+                    case .position: movement(of: observation, at: elapsed(at: now))
+                    case .presence: change(of: observation)
+                    case .value(observation.subject, let value): Change(occurrence: .value(value))
+                    case .value: Change?.none
+                    }
+                guard let change else { continue }
+                if let known = change.known { observations.table[slot][index].known = known }
                 recordObservations(of: client)
-                guard let occurrence else { continue }
+                guard let occurrence = change.occurrence else { continue }
                 note(occurrence, index, of: client, isSimulated: false, at: now, into: &actions)
                 if mutated(.tellsOtherObservers), let other = clients.ids.first(where: { $0 != id }) {
                     wake(ClientID(other), observation.subject.reason, at: now, into: &actions)
                     settle(ClientID(other), at: now, into: &actions)
                 }
             }
+        }
+    }
+
+    /// A device of which nothing is reported is unknown, which is not absent.
+    private func change(of observation: Observation) -> Change? {
+        guard let presence = observations.presence(of: observation.subject) else {
+            let isDevice = observation.subject.mode != .location && observation.known != nil
+            return isDevice && mutated(.takesUnknownForAbsent)
+                ? Change(known: .presence(.absent), occurrence: .disconnected) : nil
+        }
+        guard observation.known != .presence(presence) else { return nil }
+        // Whether it was there before is not known.
+        return Change(
+            known: .presence(presence), occurrence: observation.known == nil ? nil : presence.occurrence)
+    }
+
+    /// A movement that is not old enough to be told is looked at again.
+    private mutating func movement(of observation: Observation, at elapsed: Instant) -> Change? {
+        guard let position = observations.position else { return nil }
+        switch (observation.subject, observation.known) {
+        case (.region(let region), let known):
+            let wasInside: Bool? = if case .inside(let isInside) = known { isInside } else { nil }
+            guard let isInside = region.contains(position, wasInside: wasInside), isInside != wasInside
+            else { return nil }
+            if wasInside == nil { return Change(known: .inside(isInside)) }
+            return Change(known: .inside(isInside), occurrence: isInside ? .entered : .exited)
+        case (.location(let service), .position(let before, let since)):
+            guard service.isMoved(from: before, to: position, settings.location) else { return nil }
+            let earliest = since + service.pause(settings.location)
+            guard elapsed >= earliest else {
+                observations.movementDue = earlier(observations.movementDue, earliest)
+                return nil
+            }
+            return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
+        case (.location, _):
+            return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
+        case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _):
+            return nil
         }
     }
 
@@ -251,7 +290,7 @@ extension Supervision {
             occurrence, at: elapsed, isSimulated: isSimulated)
         observations.table[client.slot][index].telling = .pending
         recordObservations(of: client)
-        observations.look(at: elapsed)
+        observations.look(atClientIn: client.slot, at: elapsed)
         let name = observations.table[client.slot][index].name
         actions.append(
             .trace(client, .observed(.init(name: name, occurrence: occurrence, isSimulated: isSimulated))))

@@ -3,25 +3,34 @@ extension Supervision {
     /// Ends a turn: finds movements that are old enough to be told, and wakes the clients that have something to be told.
     mutating func runObservations(at now: Instant, into actions: inout ActionBuffer) {
         defer { updateDemand() }
-        guard let due = observations.due, due <= elapsed(at: now) else { return }
-        let later = comparePosition(at: now, into: &actions)
-        comparePresence(at: now, into: &actions)
-        observations.due = later
-        for slot in observations.table.slots {
-            guard let id = clients.id(inSlot: slot) else { continue }
-            let client = ClientID(id)
-            catchUp(client, at: now, into: &actions)
-            let reasons = reasonsToTell(client)
-            guard !reasons.isEmpty, !mutated(.forgetsOccurrences) else { continue }
-            if clients[id].pendingWake == .repeated {
-                // A client that knows that wake ignores it.
-                observations.look(at: elapsed(at: now))
-                continue
-            }
-            if clients[id].lifecycle.isDormant { setQuit(false, owners.identifier(at: clients[id].owner)) }
-            wake(client, reasons, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+        let elapsed = elapsed(at: now)
+        guard let due = observations.due, due <= elapsed else { return }
+        let changed = observations.takeChanged()
+        if let due = observations.movementDue, due <= elapsed {
+            compareAllPositions(at: now, into: &actions)
+        } else {
+            compare(.position, changed.sorted(), at: now, into: &actions)
         }
+        compare(.presence, changed.sorted(), at: now, into: &actions)
+        for slot in changed.union(observations.takeChanged()).sorted() {
+            tell(slot, at: now, into: &actions)
+        }
+        if let due = observations.movementDue { observations.look(at: due) }
+    }
+
+    private mutating func tell(_ slot: UInt32, at now: Instant, into actions: inout ActionBuffer) {
+        guard observations.table.contains(slot), let id = clients.id(inSlot: slot) else { return }
+        let client = ClientID(id)
+        catchUp(client, at: now, into: &actions)
+        let reasons = reasonsToTell(client)
+        guard !reasons.isEmpty, !mutated(.forgetsOccurrences) else { return }
+        if clients[id].pendingWake == .repeated {
+            // A client that knows that wake ignores it.
+            return observations.look(atClientIn: slot, at: elapsed(at: now))
+        }
+        if clients[id].lifecycle.isDormant { setQuit(false, owners.identifier(at: clients[id].owner)) }
+        wake(client, reasons, at: now, into: &actions)
+        settle(client, at: now, into: &actions)
     }
 
     /// The reasons that the client's observations may give.
@@ -49,7 +58,7 @@ extension Supervision {
         guard observations.table.contains(client.slot) else { return (start..<start, reasons) }
         let told = Observation.Telling.told(clients[client.id].lastWakeID)
         for (index, observation) in observations.table[client.slot].enumerated() {
-            guard observation.telling == .repeating || observation.telling == .pending && !isRepeated,
+            guard isRepeated ? observation.telling.isRepeating : observation.telling.isDue,
                 isWanted(observation.subject, client), let latest = observation.latest
             else { continue }
             observations.table[client.slot][index].telling = told
@@ -65,8 +74,18 @@ extension Supervision {
     /// The client has no process any more, or another one.
     mutating func lookAtObservations(of client: ClientID, at now: Instant) {
         guard observations.table.contains(client.slot) else { return }
-        observations.isDemandStale = true
-        observations.look(at: elapsed(at: now))
+        observations.unsettled.insert(client.slot)
+        observations.look(atClientIn: client.slot, at: elapsed(at: now))
+    }
+
+    /// The process that may have been told of them has ended.
+    mutating func tellNextProcess(of client: ClientID) {
+        guard observations.table.contains(client.slot) else { return }
+        for index in observations.table[client.slot].indices
+        where observations.table[client.slot][index].telling.isRepeating {
+            observations.table[client.slot][index].telling = .pending
+            recordObservations(of: client)
+        }
     }
 
     /// Occurrences from before its user quit the client are no reason to launch it.
@@ -101,6 +120,10 @@ extension Supervision {
         guard isWanted(own[index].subject, client) else {
             return .illegalState(clients[client.id].lifecycle.state)
         }
+        // One that has happened, and that the client has yet to be told, must not be lost.
+        if own[index].telling.isDue, own[index].latest?.isSimulated == false {
+            return .illegalState(clients[client.id].lifecycle.state)
+        }
         note(occurrence, index, of: client, isSimulated: true, at: now, into: &actions)
         return nil
     }
@@ -108,7 +131,14 @@ extension Supervision {
     // MARK: Recovery
 
     /// The record that another supervisor needs to continue a client's observations.
-    package func observationSnapshot(of client: ClientID) -> [Observation] { observations(of: client) }
+    package func observationSnapshot(of client: ClientID) -> [Observation] {
+        observations(of: client).map { observation in
+            var observation = observation
+            // Whether that wake was told is for the next one to find out again.
+            if case .repeating(let wakeID) = observation.telling { observation.telling = .told(wakeID) }
+            return observation
+        }
+    }
 
     /// Call it once the client's wakes are as they were, or are being repeated.
     mutating func restoreObservations(_ old: RecoverySnapshot.Client, at now: Instant) {
@@ -120,14 +150,13 @@ extension Supervision {
                 // The wake may have been told; if it was not decided either, the occurrence has another one.
                 let isRepeated =
                     clients[client.id].pendingWake != nil || clients[client.id].launches.mayHaveBeenTold
-                observation.telling = isRepeated ? .repeating : .pending
+                observation.telling = isRepeated ? .repeating(wakeID) : .pending
             }
             if mutated(.restoresUnknownObservations) { observation.known = nil }
             return observation
         }
-        observations.table.insert(own, at: client.slot)
-        observations.isDemandStale = true
-        observations.look(at: elapsed(at: now))
+        replaceObservations(of: client, with: own)
+        observations.look(atClientIn: client.slot, at: elapsed(at: now))
     }
 }
 
@@ -162,13 +191,5 @@ extension Region {
     /// Precise enough for its edge.
     var demand: ObservationDemand.Location {
         .init(accuracy: radius < 500 ? 8 : radius < 5_000 ? 6 : 5, distance: UInt32(min(margin, radius) / 2))
-    }
-}
-
-extension ObservationDemand {
-    mutating func add(_ wish: Location) {
-        guard let known = location else { return location = wish }
-        location = Location(
-            accuracy: max(known.accuracy, wish.accuracy), distance: min(known.distance, wish.distance))
     }
 }

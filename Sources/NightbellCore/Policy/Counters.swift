@@ -98,6 +98,7 @@ package struct Counters: Sendable, Equatable {
 package struct UserUsage: Sendable, Equatable {
     package var clients = 0
     package var sockets = 0
+    package var observations = 0
     package var stateBytes = 0
     /// Identifiers that belong to this uid, in use or not.
     package var identifiers = 0

@@ -161,10 +161,15 @@ package struct ObservationLife: ~Copyable {
                 core.handle(event, at: now, into: &actions)
             }
             core.endTurn(at: now, into: &actions)
-            countWakes()
+            let before = log
             core.persistChanges(in: &log)
-            if case .fact? = batch.first, random.once(in: 10) { return die() }
-            carryOut()
+            guard case .fact? = batch.first, random.once(in: 10) else {
+                countWakes()
+                carryOut()
+                continue
+            }
+            if random.once(in: 2) { countWakes() } else { log = before.flushing(log) }
+            return die()
         }
         checkTold()
     }
@@ -371,6 +376,7 @@ package struct ObservationLife: ~Copyable {
         core.endTurn(at: now, into: &actions)
         countWakes()
         core.persistChanges(in: &log)
+        if random.once(in: 4) { return die() }
         carryOut()
         turn(events + [.timer])
     }
