@@ -13,6 +13,8 @@ package struct Habit: Sendable, BitwiseCopyable {
     private static let unit = 64.0
     /// The share that is left of a day's weight after another day.
     private static let dailyDecay = 0.93
+    /// The clock goes back by this many days, or fewer, without a new beginning.
+    private static let setBack = 2
     /// Less time between two openings makes them one.
     private static let visit = Duration.seconds(secondsPerSlot)
     /// Another visit within this time is a return.
@@ -46,8 +48,9 @@ package struct Habit: Sendable, BitwiseCopyable {
     /// Continues to the day of `time`. Days without a call were not observed, because the machine or the client was off.
     mutating func advance(to time: LocalTime) {
         let day = Int32(clamping: time.day)
-        guard day > currentDay else { return }
-        if currentDay != .min {
+        // The clock goes back a little now and then. If it goes back further it was wrong before, and that day does not count.
+        guard day > currentDay || Int(day) < Int(currentDay) - Self.setBack else { return }
+        if currentDay != .min, day > currentDay {
             let weekday = LocalTime.weekday(of: Int(currentDay))
             days[weekday] = UInt8(clamping: Int(days[weekday]) + Int(Self.unit))
             observedDays = min(observedDays, .max - 1) + 1

@@ -48,6 +48,36 @@ struct HabitTests {
         #expect(before != after)
     }
 
+    @Test func aClockThatWasInTheFutureDoesNotEndLearning() throws {
+        var scheduler = FetchScheduler(Settings.Fetch())
+        scheduler.setInterval(.minimum, at: 0, isWaiting: true, at: start)
+        let future = WallClock(offset: clock.offset + .seconds(47_000 * 86_400))
+        scheduler.change(future, at: start)
+        scheduler.noteOpening(of: 0, at: start + .seconds(3 * 3_600))
+        scheduler.noteLeaving(of: 0, at: start + .seconds(3 * 3_600 + 60))
+        scheduler.change(clock, at: start + day)
+        for number in 1...90 {
+            let opening = start + day * number + .seconds(8 * 3_600)
+            scheduler.noteOpening(of: 0, at: opening)
+            scheduler.noteLeaving(of: 0, at: opening + .seconds(60))
+        }
+        let habit = try #require(scheduler.state(at: 0)?.habit)
+        #expect(habit.observedDays == 89)
+        #expect(habit.usualHours(on: 20 + 91, atMost: 3).first == 8)
+    }
+
+    @Test func aClockThatGoesBackADayCountsNoDayTwice() throws {
+        var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
+        let before = try #require(scheduler.state(at: 0)?.habit.observedDays)
+        let back = WallClock(offset: clock.offset - .seconds(86_400))
+        for turn in 0..<6 {
+            let now = start + day * 4 + .seconds(9 * 3_600 + turn * 1_800)
+            scheduler.change(turn.isMultiple(of: 2) ? back : clock, at: now)
+            scheduler.noteOpening(of: 0, at: now)
+        }
+        #expect(scheduler.state(at: 0)?.habit.observedDays == before)
+    }
+
     @Test func itSurvivesAsBytes() throws {
         let habit = try #require(scheduler(openedAt: 30_000, days: 6).state(at: 0)?.habit)
         #expect(Habit(bytes: habit.bytes) == habit)
