@@ -3,16 +3,16 @@ import LinuxSystem
 import NightbellCore
 
 /// The state of the machine as far as fetches depend on it, read now and then in turns that there are anyway.
-struct MachineLook {
+package struct MachineLook {
     /// Local time is `BootClock` plus this, in nanoseconds.
-    let wallClockOffset: Int64
+    package let wallClockOffset: Int64
     /// Memory or processors are short.
     let isShort: Bool
 
     /// - Parameters:
     ///   - processorLimit, memoryLimit: from which share of the last ten seconds on, in percent, processes that had to wait
     ///     make the processors or the memory short.
-    init(processorLimit: Double, memoryLimit: Double) {
+    package init(processorLimit: Double, memoryLimit: Double) {
         wallClockOffset = Self.wallClockOffset()
         isShort =
             Self.pressure("/proc/pressure/cpu") >= processorLimit
@@ -20,6 +20,8 @@ struct MachineLook {
     }
 
     private static func wallClockOffset() -> Int64 {
+        // `localtime_r` reads the time zone once only; this looks whether it has changed.
+        tzset()
         var seconds = time(nil)
         var broken = unsafe tm()
         let zone = unsafe localtime_r(&seconds, &broken) == nil ? 0 : Int64(broken.tm_gmtoff)
