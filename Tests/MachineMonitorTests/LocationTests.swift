@@ -16,7 +16,9 @@ import Testing
         if case .location(let location) = fact { location } else { nil }
     }
 
-    private func geoclue(_ bus: PrivateBus, startCode: String = "") throws -> MockService {
+    private func geoclue(_ bus: PrivateBus, startCode: String = "", stopCode: String = "") throws
+        -> MockService
+    {
         let mock = try MockService(
             bus, name: Self.name, path: "/org/freedesktop/GeoClue2/Manager", interface: Self.manager)
         try mock.tell("AddMethod", Self.manager, "CreateClient", "", "o", "ret = '\(Self.clientPath)'")
@@ -25,7 +27,7 @@ import Testing
             "AddObject", Self.clientPath, Self.client,
             "{'DesktopId': <''>, 'DistanceThreshold': <uint32 0>, 'TimeThreshold': <uint32 0>, "
                 + "'RequestedAccuracyLevel': <uint32 0>, 'Active': <false>}",
-            "[('Start', '', '', '\(startCode)'), ('Stop', '', '', '')]")
+            "[('Start', '', '', '\(startCode)'), ('Stop', '', '', '\(stopCode)')]")
         return mock
     }
 
@@ -83,14 +85,77 @@ import Testing
         mock.end()
     }
 
-    @Test("Places that do not exist are no locations")
+    /// The first location comes a second after each start.
+    @Test("A client that changes its wish does not keep the locations from others", .timeLimit(.minutes(1)))
+    func inconstancy() throws {
+        let bus = try PrivateBus()
+        let update = [
+            Self.client, "LocationUpdated", "oo",
+        ].map { "\"\($0)\"" }.joined(separator: ", ")
+        let paths = "[\"/\", \"/org/freedesktop/GeoClue2/Location/1\"]"
+        let mock = try geoclue(
+            bus,
+            startCode: "import gi.repository.GLib as g; self.first = g.timeout_add(1000, "
+                + "lambda s=self: s.EmitSignal(\(update), \(paths)) and False)",
+            stopCode: "import gi.repository.GLib as g; "
+                + "getattr(self, \"first\", 0) and g.source_remove(self.first); self.first = 0")
+        try mock.tell(
+            "AddObject", "/org/freedesktop/GeoClue2/Location/1", Self.location,
+            "{'Latitude': <52.5>, 'Longitude': <13.4>, 'Accuracy': <25.0>}", "@a(ssss) []")
+        let monitor = try MonitorProcess(environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address])
+        let end = BootClock.now() + 15_000_000_000
+        var distance: UInt32 = 0
+        var isLocated = false
+        while !isLocated, BootClock.now() < end {
+            distance = 1 - distance
+            try monitor.demand([.location]) {
+                $0.location.accuracy = 8
+                $0.location.distanceM = distance
+            }
+            // The pace at which the supervisor passes changes on.
+            if let fact = try monitor.next(within: 120) { isLocated = location(fact) != nil }
+        }
+        #expect(isLocated)
+        mock.end()
+    }
+
+    @Test("More is applied after a pause")
+    func more() throws {
+        let bus = try PrivateBus()
+        let mock = try geoclue(bus)
+        let monitor = try MonitorProcess(environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address])
+        func isApplied(_ distance: UInt32) throws -> Bool {
+            try bus.answer(Self.name, Self.clientPath, "org.freedesktop.DBus.Properties.GetAll", Self.client)
+                .contains("'DistanceThreshold': <uint32 \(distance)>")
+        }
+        func demand(_ distance: UInt32) throws {
+            try monitor.demand([.location]) {
+                $0.location.accuracy = 8
+                $0.location.distanceM = distance
+            }
+        }
+        try demand(500)
+        _ = try monitor.availability(of: .location, is: true)
+        try move(mock, 1, "52.5", "13.4")
+        _ = try monitor.first { location($0) }
+        try demand(100)
+        #expect(try eventually { try isApplied(100) })
+        // Less is not, so soon.
+        try demand(900)
+        try move(mock, 2, "52.6", "13.4")
+        _ = try monitor.first { location($0) }
+        #expect(try isApplied(100))
+        mock.end()
+    }
+
+    @Test("Places without numbers are no locations")
     func nonsense() throws {
         let bus = try PrivateBus()
         let mock = try geoclue(bus)
         let monitor = try MonitorProcess(environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address])
         try monitor.demand([.location]) { $0.location.accuracy = 8 }
         _ = try monitor.availability(of: .location, is: true)
-        for (number, place) in [("91.0", "0.0"), ("0.0", "-181.0"), ("'north'", "0.0")].enumerated() {
+        for (number, place) in [("'north'", "0.0"), ("0.0", "'east'")].enumerated() {
             try move(mock, number, place.0, place.1)
             _ = try monitor.availability(of: .location, is: false)
             try move(mock, 100 + number, "1.0", "2.0")

@@ -1,3 +1,4 @@
+import LinuxSystem
 import NightbellWire
 
 /// The machine's location, by GeoClue2. Nothing is asked of it while no client wants it.
@@ -21,8 +22,7 @@ final class LocationSource: Source {
             return context.reports.setAvailability(.location, reason: "no client wants it")
         }
         if let client {
-            // GeoClue heeds thresholds from the next start on.
-            client.restart(wish: wish ?? .init())
+            client.follow(wish ?? .init())
         } else if service == nil {
             let service = BusService(context.buses.system(), name: Self.name, isStarted: true) {
                 [unowned self] presence in handle(presence)
@@ -39,7 +39,7 @@ final class LocationSource: Source {
         case .present:
             client = nil
             requestClient()
-        case .doubtful: client?.restart(wish: wish ?? .init())
+        case .doubtful: client?.restart(wish ?? .init())
         case .absent(let reason):
             client = nil
             context.reports.setAvailability(.location, reason: reason)
@@ -53,9 +53,11 @@ final class LocationSource: Source {
             do throws(BusError) {
                 let path = try reply.get().objectPath()
                 guard let service, let wish, BusSubscription.isObjectPath(path) else { return }
-                let client = Client(service, path: path) { [unowned self] result in report(result) }
+                let client = Client(context.loop, service, path: path) { [unowned self] result in
+                    report(result)
+                }
                 self.client = client
-                client.restart(wish: wish)
+                client.restart(wish)
             } catch {
                 context.reports.setAvailability(.location, reason: "GeoClue: \(error.text)")
             }
@@ -75,19 +77,37 @@ final class LocationSource: Source {
 
 extension LocationSource {
     /// The monitor's client object in GeoClue. The end of it tells GeoClue that nothing is wanted any more.
+    ///
+    /// GeoClue heeds thresholds from the next start on, and after each start it locates the machine anew. So a client that
+    /// changes its wish again and again must not restart it each time: the others would get no location.
     private final class Client {
         private let service: BusService
         private let path: String
         /// nil: it was started, and knows no location yet.
         private let onResult: (Result<WireMonitorReport.Location?, BusError>) -> Void
         private var updates: BusSubscription?
+        private var timer: LoopTimer?
+        /// It was started with that, at this instant of `BootClock`.
+        private var applied = WireMonitorDemand.LocationDemand()
+        private var started: Int64 = 0
+        /// It knows a location since it was started.
+        private var isLocated = false
+        private var wish = WireMonitorDemand.LocationDemand()
+        /// Since when less is wanted than was applied.
+        private var excessSince: Int64?
         /// An answer about an older location is not reported after one about a newer one.
         private var lastQuestion = 0
 
         private static let interface = "org.freedesktop.GeoClue2.Client"
+        /// The least time between two starts, in nanoseconds.
+        private static let pause: Int64 = 5_000_000_000
+        /// The same while the first location after a start has not come.
+        private static let patience: Int64 = 30_000_000_000
+        /// How long more than the wish stays applied.
+        private static let excessTime: Int64 = 30_000_000_000
 
         init(
-            _ service: BusService, path: String,
+            _ loop: MonitorLoop, _ service: BusService, path: String,
             onResult: @escaping (Result<WireMonitorReport.Location?, BusError>) -> Void
         ) {
             self.service = service
@@ -99,6 +119,7 @@ extension LocationSource {
                 _ = try message.objectPath()
                 ask(try message.objectPath())
             }
+            timer = LoopTimer(loop) { [unowned self] in follow(wish) }
         }
 
         deinit {
@@ -108,7 +129,42 @@ extension LocationSource {
                 { (writer) throws(BusError) in try writer.objectPath(path) }, reply: { _ in })
         }
 
-        func restart(wish: WireMonitorDemand.LocationDemand) {
+        /// Restarts it for another wish, soon if more is wanted than was applied, and otherwise later.
+        func follow(_ wish: WireMonitorDemand.LocationDemand) {
+            self.wish = wish
+            timer?.deadline = nil
+            guard wish != applied else { return excessSince = nil }
+            let now = BootClock.now()
+            var due = started + (isLocated ? Self.pause : Self.patience)
+            let union = applied.union(wish)
+            if union == applied {
+                let since = excessSince ?? now
+                excessSince = since
+                due = max(due, since + Self.excessTime)
+            } else {
+                excessSince = nil
+            }
+            guard due <= now else {
+                timer?.deadline = due
+                return
+            }
+            start(union == applied ? wish : union)
+            // More than the wish may be applied now.
+            follow(wish)
+        }
+
+        /// Starts it for this wish at once.
+        func restart(_ wish: WireMonitorDemand.LocationDemand) {
+            self.wish = wish
+            timer?.deadline = nil
+            start(wish)
+        }
+
+        private func start(_ wish: WireMonitorDemand.LocationDemand) {
+            applied = wish
+            started = BootClock.now()
+            isLocated = false
+            excessSince = nil
             set("DesktopId", .text("nightbell"))
             set("RequestedAccuracyLevel", .number(wish.accuracy))
             set("DistanceThreshold", .number(wish.distanceM))
@@ -142,6 +198,9 @@ extension LocationSource {
                     guard let self, question == lastQuestion else { return }
                     do throws(BusError) {
                         onResult(.success(try Self.location(try reply.get())))
+                        guard !isLocated else { return }
+                        isLocated = true
+                        follow(wish)
                     } catch {
                         onResult(.failure(error))
                     }
@@ -154,7 +213,7 @@ extension LocationSource {
                 if case .double(let number) = value, number.isFinite { values[name] = number }
             }
             guard let latitude = values["Latitude"], let longitude = values["Longitude"],
-                let accuracy = values["Accuracy"], abs(latitude) <= 90, abs(longitude) <= 180, accuracy >= 0
+                let accuracy = values["Accuracy"]
             else { throw BusError.unexpected }
             var location = WireMonitorReport.Location()
             location.latitudeDegrees = latitude
@@ -162,5 +221,16 @@ extension LocationSource {
             location.accuracyM = accuracy
             return location
         }
+    }
+}
+
+extension WireMonitorDemand.LocationDemand {
+    /// The least wish that satisfies both.
+    fileprivate func union(_ other: Self) -> Self {
+        var union = self
+        union.accuracy = max(accuracy, other.accuracy)
+        union.distanceM = min(distanceM, other.distanceM)
+        union.intervalMs = min(intervalMs, other.intervalMs)
+        return union
     }
 }
