@@ -75,6 +75,7 @@ let package = Package(
             name: "Suspension", dependencies: ["CLinux", "LinuxSystem", "NightbellWire"],
             swiftSettings: strict),
         .target(name: "Launching", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
+        .target(name: "ProcessWaits", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: strict),
 
         // Holds the state that a supervisor must not lose, and replaces a worker that has died.
         .target(name: "Keeper", dependencies: ["CLinux", "LinuxSystem"], swiftSettings: faulty),
@@ -149,7 +150,7 @@ let package = Package(
                 "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
                 "Manifests",
                 "Presentation", "StatusReports",
-                "Suspension",
+                "ProcessWaits", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -324,6 +325,10 @@ let package = Package(
             dependencies: [
                 "CLinux", "CTestSupport", "LinuxSystem", "Suspension", "EdgeTestSupport", "nightbell-threads",
             ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ProcessWaitsTests",
+            dependencies: ["CLinux", "EdgeTestSupport", "LinuxSystem", "ProcessWaits"],
             swiftSettings: settings),
         .executableTarget(
             name: "nightbell-kept", dependencies: ["CLinux", "Keeper", "LinuxSystem"], path: "Tests/Kept",

@@ -10,6 +10,12 @@ package struct Finding: Sendable, Equatable {
         case missing
     }
 
+    package enum Subject: Sendable {
+        case machine
+        /// One program: whether it may sleep.
+        case program
+    }
+
     /// Stable, for programs.
     package var key: String
     package var status: Status
@@ -35,7 +41,9 @@ package struct Finding: Sendable, Equatable {
 extension Report {
     /// A line for each finding, with its remedy below, and a summary at the end. Nothing is cut and no word
     /// is broken, so that a remedy can be copied.
-    package static func findings(_ findings: [Finding], width: Int?, paint: Paint = .none) -> [String] {
+    package static func findings(
+        _ findings: [Finding], about subject: Finding.Subject = .machine, width: Int?, paint: Paint = .none
+    ) -> [String] {
         let keys = findings.reduce(0) { max($0, $1.key.count) }
         var lines: [String] = []
         for finding in findings {
@@ -52,11 +60,14 @@ extension Report {
         let missing = findings.count { $0.status == .missing }
         let warnings = findings.count { $0.status == .warning }
         let verdict =
-            switch (missing, warnings) {
-            case (0, 0): "All is well."
-            case (0, _): "Everything works; what has a warning could work better."
-            case (1, _): "One thing is missing."
-            case (_, _): "\(missing) things are missing."
+            switch (subject, missing, warnings) {
+            case (.machine, 0, 0): "All is well."
+            case (.machine, 0, _): "Everything works; what has a warning could work better."
+            case (.machine, 1, _): "One thing is missing."
+            case (.machine, _, _): "\(missing) things are missing."
+            case (.program, 0, 0): "It can sleep as it is."
+            case (.program, 0, _): "It can sleep as it is; what has a warning could be better."
+            case (.program, _, _): "It must stay awake."
             }
         return lines + ["", paint(verdict, missing > 0 ? .red : warnings > 0 ? .yellow : .green)]
     }

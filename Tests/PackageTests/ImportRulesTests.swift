@@ -15,6 +15,7 @@ struct ImportRulesTests {
         "LinuxSystem": edge,
         "EventLoop": edge.union(["CLibevent", "LinuxSystem"]),
         "Suspension": edge.union(["LinuxSystem", "NightbellWire"]),
+        "ProcessWaits": edge.union(["LinuxSystem"]),
         "Keeper": edge.union(["LinuxSystem"]),
         "Launching": edge.union(["LinuxSystem"]),
         "Manifests": ["CYaml", "Glibc", "Launching", "LinuxSystem", "NightbellCore", "Yams"],
@@ -50,7 +51,8 @@ struct ImportRulesTests {
         ],
         "nightbell": [
             "ArgumentParser", "Glibc", "LinuxSystem", "Manifests", "Nightbell", "NightbellCore",
-            "NightbellProfiles", "NightbellWire", "Presentation", "StatusReports", "Suspension",
+            "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits", "StatusReports",
+            "Suspension",
             "SwiftProtobuf",
         ],
     ]

@@ -2,6 +2,7 @@
 // calls without a declaration. Everything else is called from Swift directly.
 #pragma once
 
+#include "CBlockingCall.h"
 #include "CDatagram.h"
 #include "CLaunch.h"
 #include "CProcess.h"

@@ -40,6 +40,13 @@ static inline ssize_t clinux_page_out(int pidfd, const struct iovec *ranges, uns
     return syscall(sys_process_madvise, pidfd, ranges, count, pageout, 0);
 }
 
+// process_vm_readv(2) of one range: the number of bytes read, which may be fewer, or -1 and errno.
+static inline ssize_t clinux_read_memory(pid_t process, uint64_t address, void *buffer, size_t count) {
+    struct iovec local = {buffer, count};
+    struct iovec remote = {(void *)(uintptr_t)address, count};
+    return syscall(SYS_process_vm_readv, process, &local, 1, &remote, 1, 0);
+}
+
 // A variable of the environment (secure_getenv(3), for which the headers need _GNU_SOURCE): also NULL if this
 // program runs with more privileges than its caller (such as setuid).
 const char *clinux_environment(const char *name);

@@ -8,23 +8,45 @@ import Suspension
 
 struct DoctorCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "doctor", abstract: "Checks what this machine supports, and suggests remedies.",
+        commandName: "doctor", abstract: "Checks what this machine supports, or whether a program may sleep.",
         discussion: """
-            Tries the facilities, for example makes, freezes and removes a cgroup. Ends with exit code 1 if something \
-            is missing. With --json: one object with an array of findings, each with a stable key.
+            Tries the facilities, for example makes, freezes and removes a cgroup. With a process: looks at its threads \
+            twice, without stopping it, and tells what they wait for, how often they run, and whether it may sleep as \
+            it is. Ends with exit code 1 if something is missing, or the program must stay awake. With --json: one \
+            object with an array of findings, each with a stable key.
             """)
 
     @OptionGroup var options: SupervisorOptions
 
+    @Option(help: "With a process: the seconds between the two looks, 1 to 3600.")
+    var seconds = 3
+
+    @Argument(help: "The id of a process.")
+    var process: Int32?
+
+    func validate() throws {
+        guard (1...3_600).contains(seconds) else { throw ValidationError("--seconds is 1 to 3600.") }
+        guard let process, process <= 0 else { return }
+        throw ValidationError("A process has a positive id.")
+    }
+
     func run() throws {
-        let findings = MachineFacts.gather().facts.map(Finding.init) + supervisor()
+        let findings = try process.map(program) ?? machine()
         let complete = findings.allSatisfy { $0.status != .missing }
         if options.json {
             emit(["complete": .bool(complete), "findings": .array(findings.map(\.json))])
         } else {
-            emit(Report.findings(findings, width: terminalWidth, paint: paint))
+            let subject = findings.contains { $0.key == "sleep" } ? Finding.Subject.program : .machine
+            emit(Report.findings(findings, about: subject, width: terminalWidth, paint: paint))
         }
         if !complete { throw ExitCode(1) }
+    }
+
+    private func machine() -> [Finding] { MachineFacts.gather().facts.map(Finding.init) + supervisor() }
+
+    private func program(_ pid: Int32) throws -> [Finding] {
+        try ProgramFindings.gather(pid, watching: .seconds(seconds))
+            ?? [Finding("process", .missing, "there is no process \(pid), or it has ended")]
     }
 
     /// Whether a supervisor can be reached, and if not, why.
