@@ -104,7 +104,7 @@ struct LookTests {
             before, after, interval: .nanoseconds(RunningClock.now() - start))
         #expect(
             assessment.obstacles.contains {
-                if case .neverIdle(let rate) = $0 { (10...51).contains(rate) } else { false }
+                if case .neverIdle(let rate) = $0 { (2...200).contains(rate) } else { false }
             })
     }
 
