@@ -259,11 +259,15 @@ package struct ActionBuffer: Sendable {
 
     package init() {}
 
+    /// More actions than a turn has in the steady state. The room of a turn that adopted or armed thousands of sockets is
+    /// not kept: it was 12 bytes for each of 15,000 (`nightbell-load park`).
+    private static let usualCount = 512
+
     package mutating func removeAll() {
-        actions.removeAll(keepingCapacity: true)
-        firedSockets.removeAll(keepingCapacity: true)
+        actions.removeAll(keepingCapacity: actions.count <= Self.usualCount)
+        firedSockets.removeAll(keepingCapacity: firedSockets.count <= Self.usualCount)
         if !observed.isEmpty { observed.removeAll(keepingCapacity: true) }
-        adoptions.removeAll(keepingCapacity: true)
+        adoptions.removeAll(keepingCapacity: adoptions.count <= Self.usualCount)
     }
 
     mutating func append(_ action: Action) {
