@@ -15,9 +15,6 @@ final class DeviceSource: Source {
     private var events: UdevEvents?
     private var settling: LoopTimer?
 
-    /// More names are ignored.
-    private static let mostNames = 128
-    private static let longestName = 255
     /// In milliseconds: a device that is plugged in causes many events, and one that is reset goes and comes.
     private static let pause: Int64 = 50
 
@@ -27,8 +24,7 @@ final class DeviceSource: Source {
     }
 
     func update(_ demand: WireMonitorDemand) {
-        let wanted = demand.devices.filter { $0.hasPrefix("/") && $0.utf8.count <= Self.longestName }
-        let names = Array(Set(wanted).sorted().prefix(Self.mostNames))
+        let names = Set(demand.devices.filter { $0.hasPrefix("/") }).sorted()
         guard names != self.names || paths == nil else { return }
         self.names = names
         paths = PathWatch(context.loop, names) { [unowned self] in look() }
@@ -50,28 +46,43 @@ final class DeviceSource: Source {
     private func report() {
         var devices = WireMonitorReport.Devices()
         for name in names {
-            guard let node = Self.node(of: name) else {
-                devices.absent.append(name)
-                continue
+            do throws(SystemError) {
+                guard let node = try Self.node(of: name) else {
+                    devices.absent.append(name)
+                    continue
+                }
+                var device = WireMonitorReport.Devices.Device()
+                device.name = name
+                device.node = node
+                devices.present.append(device)
+            } catch {
+                // It is unknown, as all that is not reported.
             }
-            var device = WireMonitorReport.Devices.Device()
-            device.name = name
-            device.node = node
-            devices.present.append(device)
         }
         context.reports.report(.devices, .devices(devices))
     }
 
     /// The device node that the name leads to; nil: it leads to none. The device itself is not opened, which would have
-    /// effects on some.
-    private static func node(of name: String) -> String? {
-        guard let place = try? OwnedDescriptor(opening: name, pathOnly) else { return nil }
-        var status = stat()
-        guard unsafe fstat(place.rawValue, &status) == 0, status.st_mode & S_IFMT == S_IFCHR else {
+    /// effects on some. Throws if that cannot be told: there are no descriptors left, or a directory may not be searched.
+    private static func node(of name: String) throws(SystemError) -> String? {
+        do throws(SystemError) {
+            let place = try OwnedDescriptor(opening: name, pathOnly)
+            var status = stat()
+            _ = try systemCall("fstat") { unsafe fstat(place.rawValue, &status) }
+            guard status.st_mode & S_IFMT == S_IFCHR else { return nil }
+            let node = try readLink("/proc/self/fd/\(place.rawValue)")
+            guard node.utf8.count <= longestNode else {
+                throw SystemError(code: ENAMETOOLONG, call: "readlink")
+            }
+            return node
+        } catch {
+            guard error.code == ENOENT || error.code == ENOTDIR else { throw error }
             return nil
         }
-        return try? readLink("/proc/self/fd/\(place.rawValue)")
     }
+
+    /// In bytes: the supervisor has no room for a longer one.
+    private static let longestNode = 255
 
     /// `O_PATH`, which is only in the headers for `_GNU_SOURCE`.
     private static let pathOnly: CInt = 0o10_000_000

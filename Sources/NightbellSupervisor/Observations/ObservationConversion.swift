@@ -70,13 +70,19 @@ extension Subject {
             }
     }
 
-    /// Whether this is a name below `/dev` that leads to no other directory.
+    /// The entries of `/dev` that all users can make names in, or that are another file for each process.
+    private static let noDevices: Set<Substring> = [
+        "shm", "mqueue", "hugepages", "fd", "stdin", "stdout", "stderr",
+    ]
+
+    /// Whether this is a name below `/dev` that leads to no other directory, and that no user has made.
     private static func isDeviceName(_ name: String) -> Bool {
         guard name.hasPrefix("/dev/"), name.utf8.count <= longestPath, !name.utf8.contains(0) else {
             return false
         }
-        return name.dropFirst("/dev/".count).split(separator: "/", omittingEmptySubsequences: false)
-            .allSatisfy { !$0.isEmpty && $0 != "." && $0 != ".." }
+        let elements = name.dropFirst("/dev/".count).split(separator: "/", omittingEmptySubsequences: false)
+        return elements.allSatisfy { !$0.isEmpty && $0 != "." && $0 != ".." }
+            && !elements.prefix(1).contains(where: noDevices.contains)
     }
 
     func wire(named name: String) -> WireObserve {

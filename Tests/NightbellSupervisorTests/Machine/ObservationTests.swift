@@ -275,7 +275,8 @@ import Testing
         for subject in [
             .accessory("/etc/passwd"), .accessory("/dev/" + String(repeating: "x", count: 251)),
             .accessory("/dev/"), .accessory("/dev/../etc/passwd"), .accessory("/dev/./one"),
-            .accessory("/dev/serial/"),
+            .accessory("/dev/serial/"), .accessory("/dev/shm/one"), .accessory("/dev/fd/0"),
+            .accessory("/dev/stdin"), .accessory("/dev/mqueue/one"),
             .bluetoothDevice("hci0"), .bluetoothDevice("/"), .bluetoothDevice("/a b"),
             .characteristic("/a//b"),
             .characteristic("/a/b/"), .characteristic("/a/ä"), .region(.with { $0.radiusM = 9 }),
