@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@ int cmachine_become_user(uid_t user, gid_t group) {
     }
     return 0;
 }
+
+int cmachine_end_with_parent(void) { return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); }
 
 int cmachine_confine(void) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;

@@ -10,18 +10,14 @@ import SwiftProtobuf
 package final class MachineMonitor {
     private let loop: MonitorLoop
     private let socket: SeqPacketSocket
-    private var buffer = PacketBuffer(capacity: MachineMonitor.longestPacket)
+    private var buffer = PacketBuffer(capacity: MonitorPacket.maximumBytes)
     private var input: DescriptorWatch?
     private var output: DescriptorWatch?
     private let context: SourceContext
     private var sources: [WireMonitorSource: any Source] = [:]
-    /// Of the last demand.
-    private var number: UInt64 = 0
+    private var latest = WireMonitorDemand()
     /// The reason of the end, if it is not the end of the connection.
     private var failure: MonitorError?
-
-    /// In bytes, in both directions.
-    package static let longestPacket = 65_536
 
     package init(
         _ socket: consuming SeqPacketSocket, _ configuration: MonitorConfiguration
@@ -88,8 +84,9 @@ package final class MachineMonitor {
     }
 
     private func update(_ demand: WireMonitorDemand) {
-        let isAnew = demand.number != number
-        number = demand.number
+        if demand == latest { return answer() }
+        let isAnew = demand.number != latest.number
+        latest = demand
         let demanded = Set(demand.sources)
         for kind in Array(sources.keys) where !demanded.contains(kind) {
             sources[kind] = nil
@@ -105,6 +102,11 @@ package final class MachineMonitor {
                 source.update(demand)
             }
         }
+    }
+
+    /// The supervisor wants to know whether this process still runs.
+    private func answer() {
+        for kind in latest.sources.prefix(1) { context.reports.repeatState(kind) }
     }
 
     private func make(_ kind: WireMonitorSource) -> (any Source)? {
@@ -137,7 +139,7 @@ package final class MachineMonitor {
     private func send(_ report: WireMonitorReport) -> Bool {
         do {
             let bytes: [UInt8] = try report.serializedBytes()
-            guard bytes.count <= Self.longestPacket else {
+            guard bytes.count <= MonitorPacket.maximumBytes else {
                 end(.tooLong(bytes: bytes.count))
                 return true
             }

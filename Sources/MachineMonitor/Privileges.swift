@@ -36,6 +36,12 @@ package enum Privileges {
         clinux_release_large_blocks_at_once()
     }
 
+    /// Has the kernel kill this process when the thread that started it ends, even if it is stopped then. A change of the user
+    /// cancels that. No signal comes if that thread has ended before, but then the connection is at its end.
+    package static func endWithParent() throws(SystemError) {
+        _ = try systemCall("prctl") { cmachine_end_with_parent() }
+    }
+
     /// In bytes; stacks of threads are part of it.
     private static let mostGrowth: UInt = 96 * 1024 * 1024
 

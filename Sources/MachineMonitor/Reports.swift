@@ -56,6 +56,15 @@ package final class Reports {
         order.append(.level(source))
     }
 
+    /// The source's state is sent again, so that the supervisor hears something.
+    func repeatState(_ source: WireMonitorSource) {
+        guard let state = sent.removeValue(forKey: .source(source)), pending[.source(source)] == nil else {
+            return
+        }
+        pending[.source(source)] = state
+        order.append(.source(source))
+    }
+
     /// The source's level is not known any more.
     func forgetLevel(_ source: WireMonitorSource) { forget(.level(source)) }
 
@@ -78,6 +87,7 @@ package final class Reports {
         for subject in Set(pace.keys).union(pending.keys) {
             guard case .characteristic(let path) = subject, !paths.contains(path) else { continue }
             forget(subject)
+            pace[subject] = nil
         }
     }
 
@@ -87,10 +97,10 @@ package final class Reports {
         if pending.updateValue(report, forKey: subject) == nil { order.append(subject) }
     }
 
+    /// Its pace stays: it is not to be reported more often because it is forgotten in between.
     private func forget(_ subject: ReportSubject) {
         if pending.removeValue(forKey: subject) != nil { order.removeAll { $0 == subject } }
         sent[subject] = nil
-        pace[subject] = nil
     }
 
     // MARK: Sending

@@ -57,6 +57,8 @@ public actor Supervisor {
     var monitor = MachineMonitor()
     /// The monitors of sessions, by user.
     var sessions: [UserID: SessionMonitor] = [:]
+    /// Users with clients that could have media, without a monitor because there are too many.
+    var unobservedUsers: Set<UserID> = []
     /// Monitors that were ended and cannot be reaped yet.
     var endingMonitors: [MonitorProcess] = []
     /// The number of monitors that were started so far.

@@ -71,6 +71,11 @@ public struct SupervisorConfiguration: Sendable {
     package var declarations: [Declaration] = []
     /// The program that observes the machine; nil: the machine is not observed.
     package var monitor: MonitorProgram?
+    /// How long a monitor may be silent before it is asked for an answer, if there is another reason to run or something is held
+    /// up by what it has said.
+    package var monitorSilence: Duration = .seconds(20)
+    /// The number of sessions that are observed at most: each needs a process.
+    package var observedSessions = 16
     /// With it, launches take the same time however many descriptors are open.
     package var launchSlots: LaunchSlots?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.

@@ -11,9 +11,10 @@
 /// The messages between the supervisor and nightbell-monitor, the process that observes the machine.
 ///
 /// They travel over a pair of connected SOCK_SEQPACKET sockets; the monitor's end is its descriptor 3. Each
-/// packet holds one message and at most 65,536 bytes. The end of the connection ends the monitor.
+/// packet holds one message and at most 131,072 bytes. The end of the connection ends the monitor.
 ///
-/// A MonitorDemand says everything that the supervisor wants to know, and replaces the one before. A
+/// A MonitorDemand says everything that the supervisor wants to know, and replaces the one before. One that
+/// equals the one before asks for an answer: the state of its first source is sent again, if it was sent. A
 /// MonitorReport says how one thing is now, not what has happened to it: the supervisor finds the difference
 /// itself, also after the monitor or the supervisor has been replaced. The exceptions are named. A source sends
 /// its first report as soon as it knows something; what was never reported is unknown.
@@ -489,7 +490,7 @@ package nonisolated struct WireMonitorReport: Sendable {
     /// sorted by name
     package var present: [WireMonitorReport.Devices.Device] = []
 
-    /// the others; sorted
+    /// those that are not; sorted. One in neither list is unknown
     package var absent: [String] = []
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()

@@ -25,6 +25,9 @@ struct MonitorCommand: ParsableCommand {
     @Flag(help: "Observe the user's session as well: its bus and its PipeWire.")
     var session = false
 
+    @Flag(help: "Be killed when the thread that started it ends, even if it is stopped then.")
+    var endsWithParent = false
+
     func run() throws {
         let descriptor: CInt = 3
         guard clinux_set_close_on_exec(descriptor, 1) == 0 else {
@@ -34,6 +37,7 @@ struct MonitorCommand: ParsableCommand {
         do throws(SystemError) {
             if let user { try Privileges.become(user) }
             try Privileges.confine()
+            if endsWithParent { try Privileges.endWithParent() }
         } catch {
             throw Self.failure(EX_NOPERM, "\(error)")
         }

@@ -47,6 +47,41 @@ import Testing
         }
     }
 
+    @Test("The largest demand is answered: three kinds of 128 names of 255 bytes")
+    func largest() throws {
+        func names(_ prefix: String) -> [String] {
+            (100..<228).map { prefix + String(repeating: "x", count: 252 - prefix.utf8.count) + "\($0)" }
+        }
+        let monitor = try MonitorProcess()
+        try monitor.demand([.bluetooth, .devices]) {
+            $0.devices = names("/dev/")
+            $0.bluetoothDevices = names("/org/bluez/")
+            $0.characteristics = names("/org/bluez/hci0/")
+        }
+        let absent = try monitor.first { fact -> [String]? in
+            if case .devices(let devices) = fact { devices.absent } else { nil }
+        }
+        #expect(absent == names("/dev/").sorted())
+    }
+
+    @Test("A device that cannot be looked up is neither present nor absent")
+    func unknown() throws {
+        let monitor = try MonitorProcess()
+        let name = "/dev/null"
+        try monitor.demand([.network]) { $0.number = 1 }
+        _ = try monitor.first { if case .network = $0 { true } else { nil } }
+        // No descriptor is left for it.
+        #expect(try run(["/usr/bin/prlimit", "--pid=\(monitor.pid)", "--nofile=3:3"]))
+        try monitor.demand([.network, .devices]) {
+            $0.number = 2
+            $0.devices = [name, "/nonexistent"]
+        }
+        let report = try monitor.first { fact -> WireMonitorReport.Devices? in
+            if case .devices(let devices) = fact { devices } else { nil }
+        }
+        #expect(report.present.isEmpty && report.absent.isEmpty)
+    }
+
     @Test("Its directory may come with the device, and go with it")
     func directories() throws {
         let directory = try TemporaryDirectory()

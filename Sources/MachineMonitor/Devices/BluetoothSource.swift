@@ -28,8 +28,6 @@ final class BluetoothSource: Source {
     private static let device = "org.bluez.Device1"
     private static let characteristic = "org.bluez.GattCharacteristic1"
     private static let manager = "org.freedesktop.DBus.ObjectManager"
-    /// More are ignored: each takes a rule of the bus, which limits them.
-    private static let mostObjects = 128
 
     init(_ context: SourceContext) {
         self.context = context
@@ -76,7 +74,7 @@ final class BluetoothSource: Source {
     }
 
     private static func paths(_ demanded: [String]) -> Set<String> {
-        Set(demanded.filter(BusSubscription.isObjectPath).prefix(mostObjects))
+        Set(demanded.filter(BusSubscription.isObjectPath))
     }
 
     private func handle(_ presence: BusService.Presence) {

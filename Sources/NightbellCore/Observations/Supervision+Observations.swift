@@ -4,7 +4,7 @@
 /// that the next one finds what has happened meanwhile. A client is told of the latest occurrence of each.
 extension Supervision {
     /// The monitor of the machine observes no more objects of a kind.
-    private static let mostPaths = 128
+    package static let mostPaths = 128
     /// A uid's share of these, for all kinds together, so that none uses up the places of the others.
     private static let mostPathsOfUser = 32
 

@@ -46,6 +46,10 @@ struct MachineMonitor {
     var nextDemand: Instant?
     /// When a demand is sent that came too soon after another.
     var demandHeldUntil: Instant?
+    /// When it was heard of, or asked for something, last.
+    var heardAt = Instant(nanoseconds: .min)
+    /// When to look whether it still runs.
+    var checkAt: Instant?
     /// Consecutive ends soon after the start.
     private(set) var failures = 0
     private var reportsUntil = Instant(nanoseconds: .min)
@@ -65,12 +69,12 @@ struct MachineMonitor {
     private static let settled: Duration = .seconds(10)
     private static let retry: Duration = .milliseconds(250)
     private static let retryMaximum: Duration = .seconds(60)
-    /// After this many failures in a row its facts count as unavailable.
+    /// After this many failures in a row the facts of one that cannot run count as unavailable.
     static let failuresUntilUnavailable = 3
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy, demandHeldUntil]
+        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy, demandHeldUntil, checkAt]
             .compactMap(\.self).min()
     }
 
@@ -103,6 +107,7 @@ struct MachineMonitor {
         observed = ObservationDemand()
         sources = [:]
         mustReadBy = nil
+        checkAt = nil
         nextDemand = nil
         demandHeldUntil = nil
         idleUntil = nil

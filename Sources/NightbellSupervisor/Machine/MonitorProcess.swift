@@ -8,9 +8,6 @@ import SwiftProtobuf
 
 /// A process that observes the machine, and the connection to it.
 final class MonitorProcess {
-    /// The longest packet of its protocol.
-    static let longestPacket = 65_536
-
     private var launch: Launch
     private let process: ProcessHandle
     let connection: SeqPacketSocket
@@ -26,7 +23,8 @@ final class MonitorProcess {
         if let given = program.identity { identity = given } else { identity = try ProcessIdentity.own() }
         var order = LaunchOrder(
             LaunchSpecification(
-                arguments: [program.path] + program.arguments, environment: program.environment), as: identity
+                arguments: [program.path, "--ends-with-parent"] + program.arguments,
+                environment: program.environment), as: identity
         )
         let pair = try SeqPacketSocket.pair()
         order.sockets = [LaunchOrder.Socket(pair.second.rawValue, name: "supervisor")]

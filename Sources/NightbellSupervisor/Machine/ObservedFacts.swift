@@ -1,10 +1,10 @@
-import NightbellCore
-import NightbellWire
+package import NightbellCore
+package import NightbellWire
 import SwiftProtobuf
 
 /// The monitor's part in observations: the demand, and the facts of its reports.
 extension WireMonitorDemand {
-    init(_ demand: ObservationDemand) {
+    package init(_ demand: ObservationDemand) {
         self.init()
         if let wish = demand.location {
             location = .with {

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSystem
+import Logging
 import NightbellCore
 import NightbellWire
 import SwiftProtobuf
@@ -19,8 +20,6 @@ struct SessionMonitor {
     /// No better evidence than a client's word is to be had.
     var isUnavailable = false
 
-    /// Each needs a process; the word of the other users' clients counts.
-    static let most = 16
     /// Processes that are looked for at a time: some 20 µs each.
     static let processesAtOnce = 8
     /// Generations between a client's process and one that plays for it.
@@ -64,12 +63,18 @@ struct SessionMonitor {
 extension Supervisor {
     func superviseSessions() {
         let isNeeded = !supervision.isStopping && ask { !$0.mediaUsers.isEmpty }
-        guard isNeeded || !sessions.isEmpty else { return }
+        guard isNeeded || !sessions.isEmpty || !unobservedUsers.isEmpty else { return }
         var demand = WireMonitorDemand()
         demand.sources = [.audio]
         demand.number = 1
-        for user in isNeeded ? ask({ $0.mediaUsers.sorted() }) : [] where sessions[user] == nil {
-            guard sessions.count < SessionMonitor.most else { break }
+        let wanting = isNeeded ? ask { $0.mediaUsers.sorted() }.filter { sessions[$0] == nil } : []
+        unobservedUsers.formIntersection(wanting)
+        for user in wanting {
+            guard sessions.count < configuration.observedSessions else {
+                leaveUnobserved(user)
+                continue
+            }
+            unobservedUsers.remove(user)
             sessions[user] = SessionMonitor()
         }
         for user in sessions.keys.sorted() {
@@ -82,6 +87,17 @@ extension Supervisor {
             supervise(id, program, isWanted ? demand : nil)
             if !isWanted, self[id].process == nil { sessions[user] = nil }
         }
+    }
+
+    /// There are too many sessions: the word of the user's clients counts.
+    private func leaveUnobserved(_ user: UserID) {
+        guard unobservedUsers.insert(user).inserted else { return }
+        log(.monitor, .warning, "the session of uid \(user) is not observed: \(tooManySessions)")
+        report(.media(of: user, .unavailable), about: user)
+    }
+
+    private var tooManySessions: String {
+        "too many sessions (\(configuration.observedSessions) are observed)"
     }
 
     // MARK: Reports
@@ -192,6 +208,12 @@ extension Supervisor {
             return .with {
                 $0.name = name
                 $0.reason = "the session is not observed: \(Self.weakerEvidence)"
+            }
+        }
+        if unobservedUsers.contains(user) {
+            return .with {
+                $0.name = name
+                $0.reason = "\(tooManySessions): the clients' own word counts"
             }
         }
         return self[.session(user)].report(of: .audio, named: name)

@@ -31,6 +31,7 @@ extension Supervisor {
     /// - Parameter demand: everything that is needed of it; nil: nothing.
     func supervise(_ id: MonitorID, _ program: MonitorProgram, _ demand: WireMonitorDemand?) {
         self[id].isNeeded = demand != nil
+        self[id].checkAt = nil
         guard let demand else { return endIdleMonitor(id) }
         self[id].idleUntil = nil
         if self[id].process == nil, self[id].mayStart(at: now) { startMonitor(id, program) }
@@ -40,17 +41,41 @@ extension Supervisor {
             if process.hasUnread { return replaceMonitor(id, "it does not read what it is asked") }
         }
         self[id].demandHeldUntil = nil
-        guard demand != self[id].demand else { return }
+        guard demand != self[id].demand else { return checkMonitor(id, process) }
         // However often clients change their minds: what it has not read yet stays short.
         if let earliest = self[id].nextDemand, now < earliest { return self[id].demandHeldUntil = earliest }
         if self[id].mustReadBy == nil || !process.hasUnread {
             self[id].mustReadBy = now + MachineMonitor.readingTime
         }
         self[id].nextDemand = now + MachineMonitor.demandPause
+        self[id].heardAt = now
         if process.send(demand) {
             self[id].demand = demand
         } else {
             self[id].demandHeldUntil = self[id].nextDemand
+        }
+    }
+
+    /// Has a monitor that has been silent for long say something: it may hang. That is done in turns that have another reason;
+    /// only facts that something is held up by have their own, because nothing else may happen until they change.
+    private func checkMonitor(_ id: MonitorID, _ process: MonitorProcess) {
+        guard self[id].mustReadBy == nil else { return }
+        let due = self[id].heardAt + configuration.monitorSilence
+        guard now >= due else {
+            if holdsSomethingUp(id) { self[id].checkAt = due }
+            return
+        }
+        self[id].heardAt = now
+        self[id].mustReadBy = now + MachineMonitor.readingTime
+        // Without room it has not read, either.
+        _ = process.send(self[id].demand)
+    }
+
+    /// Whether a client is kept awake, or the machine, or work is put off, because of what the monitor has said last.
+    private func holdsSomethingUp(_ id: MonitorID) -> Bool {
+        switch id {
+        case .machine: supervision.machine.isSleepImminent || supervision.machine.network?.isUp == false
+        case .session(let user): sessions[user]?.clients.values.contains { !$0.isEmpty } ?? false
         }
     }
 
@@ -122,7 +147,7 @@ extension Supervisor {
             self[id].problem = ""
             logger.debug("\(id) is started", metadata: ["pid": "\(process.pid)"])
         } catch {
-            monitorFailed(id, "it cannot be started: \(error)", startedAt: nil)
+            monitorFailed(id, "it cannot be started: \(error)", startedAt: nil, canRun: false)
         }
     }
 
@@ -134,7 +159,20 @@ extension Supervisor {
         monitorFailed(id, reason, startedAt: process.startedAt)
     }
 
-    private func monitorFailed(_ id: MonitorID, _ reason: String, startedAt: Instant?) {
+    /// It has ended by itself, or its program could not be executed.
+    private func monitorEnded(_ id: MonitorID, _ process: MonitorProcess) {
+        endingMonitors.append(process)
+        process.kill()
+        let problem = process.problem()
+        monitorFailed(
+            id, problem.map { "it cannot run: \($0)" } ?? "it has ended", startedAt: process.startedAt,
+            canRun: problem == nil)
+    }
+
+    /// - Parameter canRun: false: its program could not be executed.
+    private func monitorFailed(
+        _ id: MonitorID, _ reason: String, startedAt: Instant?, canRun: Bool = true
+    ) {
         self[id].noteFailure(startedAt: startedAt, at: now)
         self[id].problem = reason
         self[id].reset()
@@ -142,19 +180,16 @@ extension Supervisor {
         forgetFacts(of: id)
         guard self[id].failures >= MachineMonitor.failuresUntilUnavailable else { return }
         switch id {
-        case .machine: reportUnavailable(monitor.needs, reason)
+        case .machine:
+            // Facts of one that runs and ends are unknown: others may make it end, and another one may live.
+            if !canRun { reportUnavailable(monitor.needs, reason) }
         case .session(let user): mediaIsUnavailable(of: user)
         }
     }
 
     /// A monitor has ended, by itself or not.
     func monitorExited(_ number: UInt64) {
-        if let id = monitorID(number), let process = self[id].process {
-            endingMonitors.append(process)
-            monitorFailed(
-                id, process.problem().map { "it cannot run: \($0)" } ?? "it has ended",
-                startedAt: process.startedAt)
-        }
+        if let id = monitorID(number), let process = self[id].process { monitorEnded(id, process) }
         endingMonitors.removeAll { $0.number == number && $0.reap() }
     }
 
@@ -211,16 +246,16 @@ extension Supervisor {
                 case .wouldBlock:
                     return
                 case .end:
-                    let problem = process.problem().map { "it cannot run: \($0)" }
-                    return replaceMonitor(id, problem ?? "it has ended")
+                    return monitorEnded(id, process)
                 case .packet(let length, let isTruncated, _):
-                    guard !isTruncated, length <= MonitorProcess.longestPacket,
+                    guard !isTruncated, length <= MonitorPacket.maximumBytes,
                         let report = try? WireMonitorReport(serializedBytes: packet.bytes),
                         report.isWithinLimits
                     else { return replaceMonitor(id, "it sends what is no report") }
                     guard self[id].admitReport(at: now) else {
                         return replaceMonitor(id, "it sends too much")
                     }
+                    self[id].heardAt = now
                     // It has read the demand: no timer is needed for that.
                     if self[id].mustReadBy != nil, !process.hasUnread { self[id].mustReadBy = nil }
                     switch id {
@@ -258,6 +293,7 @@ extension Supervisor {
     private func learn(_ fact: Fact, from source: WireMonitorSource) {
         guard monitor.demand.sources.contains(source) else { return }
         monitor.sources[source] = MachineMonitor.Source(isAvailable: true)
+        monitor.isReportedMissing = false
         feed(.fact(fact))
         FaultInjection.point("after a fact is learned")
         notifyWatchers(of: fact)
@@ -286,7 +322,9 @@ extension Supervisor {
 
     /// The sources that a connection's user may know of.
     func sourceReports(for connection: Connection) -> [WireSupervisorStatus.Source] {
-        let users = sessions.keys.filter { $0 == connection.credentials.uid || isAdministrator(connection) }
+        let users = Set(sessions.keys).union(unobservedUsers).filter {
+            $0 == connection.credentials.uid || isAdministrator(connection)
+        }
         return monitor.needs.sources.map { monitor.report(of: $0, named: $0.name) }
             + users.sorted().map { mediaReport(of: $0) }
     }

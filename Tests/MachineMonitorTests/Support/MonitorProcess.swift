@@ -10,7 +10,7 @@ final class MonitorProcess {
 
     let pid: pid_t
     private let socket: SeqPacketSocket
-    private var buffer = PacketBuffer(capacity: 65_536)
+    private var buffer = PacketBuffer(capacity: MonitorPacket.maximumBytes)
     private var isReaped = false
     /// All reports that were received.
     private(set) var received: [Fact] = []

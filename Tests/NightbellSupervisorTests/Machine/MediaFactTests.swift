@@ -98,6 +98,53 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Though it hangs, and nothing is asked of it.
+    @Test func aMonitorThatHangsKeepsNothingAwakeForEver() throws {
+        let session = try FakeMonitor()
+        let supervisor = try TestSupervisor {
+            $0.monitor = session.program
+            $0.monitorSilence = .milliseconds(2_000)
+            $0.settings.budgets.mediaHold = .milliseconds(500)
+        }
+        let client = try WireClient(supervisor)
+        try client.hello(Self.name, modes: [.voip, .audio])
+        try session.start()
+        try session.demand()
+        try session.report(
+            .audio(
+                .with {
+                    $0.streaming = [UInt32(getpid())]
+                    $0.isPipewireThere = true
+                }))
+        let isAwake = try eventually { try WireClient(supervisor).show(Self.name).mediaActive }
+        #expect(isAwake)
+        try client.enterBackground()
+        kill(try session.pid(), SIGSTOP)
+        _ = try client.notice { if case .prepareToSuspend(let prepare) = $0 { prepare } else { nil } }
+        try session.waitForEnd()
+        try session.start()
+        try supervisor.stop()
+    }
+
+    @Test func aSessionTooManyIsSaidAndItsWordCounts() throws {
+        let session = try FakeMonitor()
+        let supervisor = try TestSupervisor {
+            $0.monitor = session.program
+            $0.observedSessions = 0
+        }
+        let client = try WireClient(supervisor)
+        try client.hello(Self.name, modes: [.voip, .audio])
+        let isSaid = try eventually {
+            try WireClient(supervisor).status().sources.contains {
+                $0.name.hasPrefix("audio") && !$0.isAvailable && $0.reason.contains("too many sessions")
+            }
+        }
+        #expect(isSaid && !session.isStarted(within: 0))
+        _ = try client.ask(.mediaActivity(.init()))
+        #expect(try WireClient(supervisor).show(Self.name).mediaActive)
+        try supervisor.stop()
+    }
+
     /// The state of before holds until its monitor has been replaced, and not for ever.
     @Test func aMonitorThatDiesIsNoSilence() throws {
         let client = try player()

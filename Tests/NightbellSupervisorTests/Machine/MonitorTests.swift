@@ -124,6 +124,74 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Nothing is asked of it, but what it has said last holds something up.
+    @Test func aMonitorThatHangsSilentlyIsReplaced() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor {
+            $0.monitor = monitor.program
+            $0.monitorSilence = .milliseconds(300)
+        }
+        let client = try WireClient(supervisor)
+        try client.hello("org.example.phone", wantsNetworkChanges: true)
+        try client.goToSleep()
+        try monitor.start()
+        let first = try monitor.demand()
+        try monitor.report(.network(.with { $0.defaultRoutes = "none" }))
+        // It answers, and is asked again.
+        for _ in 0..<2 {
+            #expect(try monitor.demand() == first)
+            try monitor.report(
+                .source(
+                    .with {
+                        $0.source = .network; $0.isAvailable = true
+                    }))
+        }
+        let pid = try monitor.pid()
+        kill(pid, SIGSTOP)
+        // A demand that it has read just before has to be followed by another one.
+        #expect(monitor.isStarted(within: 20_000))
+        try monitor.start()
+        #expect(try monitor.pid() != pid)
+        try monitor.demand()
+        try monitor.report(network: [192, 0, 2, 1])
+        // Now nothing is held up: it is left alone until there is another reason to run.
+        while try monitor.nextDemand(within: 1_000) != nil {}
+        _ = try client.status()
+        try monitor.demand()
+        try supervisor.stop()
+    }
+
+    @Test func theLargestDemandFits() throws {
+        func names(_ prefix: String) -> [String] {
+            (0..<Supervision.mostPaths).map { number in
+                let end = "\(number)"
+                let rest = Subject.longestPath - prefix.utf8.count - end.utf8.count
+                return prefix + String(repeating: "x", count: rest) + end
+            }
+        }
+        var observed = ObservationDemand()
+        observed.accessories = names("/dev/")
+        observed.bluetoothDevices = names("/org/")
+        observed.characteristics = names("/com/")
+        var demand = WireMonitorDemand(observed)
+        demand.sources = [.network, .power, .sleep, .users, .location, .bluetooth, .devices]
+        demand.delaysSleep = true
+        demand.location = .with {
+            $0.accuracy = .max
+            $0.distanceM = .max
+            $0.intervalMs = .max
+        }
+        demand.number = .max
+        #expect(try (demand.serializedBytes() as [UInt8]).count <= MonitorPacket.maximumBytes)
+        var report = WireMonitorReport()
+        report.devices.present = names("/dev/").map { name in
+            .with {
+                $0.name = name; $0.node = String(repeating: "x", count: Occurrence.longestNode)
+            }
+        }
+        #expect(try (report.serializedBytes() as [UInt8]).count <= MonitorPacket.maximumBytes)
+    }
+
     @Test func keepAlivesRunBeforeTheMachineSleeps() throws {
         let client = try WireClient(supervisor, "org.example.phone")
         _ = try client.ask(.setKeepAliveTimeout(.with { $0.timeoutMs = 200_000 }))
@@ -229,6 +297,22 @@ import Testing
 
     @Test func whereNothingCanTellItIsLaunchedAtOnce() throws {
         let supervisor = try supervisor(nil)
+        #expect(try eventually { try isLaunched(supervisor) })
+        try supervisor.stop()
+    }
+
+    /// One that ends by itself may be made to: then it is not known whether the home is there, and another one may tell.
+    @Test func aMonitorThatEndsAgainAndAgainLaunchesNothing() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try supervisor(monitor.program)
+        for _ in 0..<5 {
+            try monitor.start()
+            try monitor.demand()
+            monitor.end()
+        }
+        try monitor.start()
+        #expect(try !isLaunched(supervisor))
+        try monitor.report(unlocked: [geteuid()])
         #expect(try eventually { try isLaunched(supervisor) })
         try supervisor.stop()
     }

@@ -78,6 +78,19 @@ struct RealMonitorTests {
         }
     }
 
+    @Test func aStoppedMonitorEndsWithItsWorker() throws {
+        let daemon = try daemon("none")
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello(Self.name, wantsNetworkChanges: true)
+        try waitForNetwork(daemon)
+        let monitor = try ProcessHandle(
+            opening: pid_t(WireClient(path: daemon.socketPath).status().monitorProcessID))
+        try monitor.signal(SIGSTOP)
+        _ = try daemon.killWorker()
+        #expect(eventually { monitor.hasExited })
+        try? monitor.signal(SIGKILL)
+    }
+
     @Test func switchedOffItIsNotStarted() throws {
         let daemon = try daemon("none", "--set monitor=off")
         let client = try WireClient(path: daemon.socketPath)
