@@ -86,7 +86,7 @@ import Testing
     }
 
     /// The first location comes a second after each start.
-    @Test("A client that changes its wish does not keep the locations from others", .timeLimit(.minutes(1)))
+    @Test("A client that changes its wish does not keep the locations from others")
     func inconstancy() throws {
         let bus = try PrivateBus()
         let update = [
@@ -103,7 +103,7 @@ import Testing
             "AddObject", "/org/freedesktop/GeoClue2/Location/1", Self.location,
             "{'Latitude': <52.5>, 'Longitude': <13.4>, 'Accuracy': <25.0>}", "@a(ssss) []")
         let monitor = try MonitorProcess(environment: ["DBUS_SYSTEM_BUS_ADDRESS": bus.address])
-        let end = BootClock.now() + 15_000_000_000
+        let end = BootClock.now() + 30_000_000_000
         var distance: UInt32 = 0
         var isLocated = false
         while !isLocated, BootClock.now() < end {
