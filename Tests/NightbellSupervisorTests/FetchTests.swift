@@ -39,8 +39,7 @@ import Testing
         #expect(try client.event("fetch") == "fetch budget_ms=30000 result=newData")
         try reaches(.suspended, daemon)
         let fetch = try info(daemon).fetch
-        // A simulated one earns nothing.
-        #expect(fetch.score == 80 && !fetch.isFetching && fetch.lastAgoMs > 0)
+        #expect(fetch.score > 80 && !fetch.isFetching && fetch.lastAgoMs > 0)
     }
 
     @Test func theModeIsRequired() throws {
@@ -64,7 +63,7 @@ import Testing
         try second.say("exit 0")
     }
 
-    @Test func anOverrunEndsTheClientAndIsNotPenalisedIfSimulated() throws {
+    @Test func anOverrunEndsTheClientAndIsPenalised() throws {
         let daemon = try DaemonProcess(suspension: "none", Self.flags + " --set budgets.fetch=200ms")
         let actor = try TestClient(name, socketPath: daemon.socketPath)
         let first = try actor.start("fetch")
@@ -76,7 +75,7 @@ import Testing
         #expect(try first.event("fetch") == "fetch budget_ms=200 result=-")
         try reaches(.dormant, daemon)
         let fetch = try info(daemon).fetch
-        #expect(fetch.score == 80 && fetch.unfinishedInRow == 0)
+        #expect(fetch.score < 50 && fetch.unfinishedInRow == 1)
     }
 
     @Test func aClientThatWasQuitIsLeftAlone() throws {
