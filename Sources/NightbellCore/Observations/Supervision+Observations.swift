@@ -161,9 +161,7 @@ extension Supervision {
     ) {
         let before = observations.bluetooth
         observations.bluetooth = devices
-        observations.forgetUnobserved()
-        let changed = difference(before, observations.bluetooth).map { Subject.bluetoothDevice($0) }
-        compare(.presence, observers(of: changed), at: now, into: &actions)
+        comparePresence(before, \.bluetooth, Subject.bluetoothDevice, at: now, into: &actions)
     }
 
     mutating func learnAccessories(
@@ -171,8 +169,16 @@ extension Supervision {
     ) {
         let before = observations.accessories
         observations.accessories = accessories
+        comparePresence(before, \.accessories, Subject.accessory, at: now, into: &actions)
+    }
+
+    /// Compares the devices that were known with those that are now.
+    private mutating func comparePresence(
+        _ before: [String: Presence], _ present: KeyPath<Observations, [String: Presence]>,
+        _ subject: (String) -> Subject, at now: Instant, into actions: inout ActionBuffer
+    ) {
         observations.forgetUnobserved()
-        let changed = difference(before, observations.accessories).map { Subject.accessory($0) }
+        let changed = difference(before, observations[keyPath: present]).map(subject)
         compare(.presence, observers(of: changed), at: now, into: &actions)
     }
 
