@@ -94,7 +94,7 @@ package enum Keys {
             "The maximum number of fetches of a client in a day; one with a bad score has fewer."),
         .count(
             "fetch.concurrent", \.supervision.fetch.concurrent, 1...1_000,
-            "The maximum number of fetches at a time."),
+            "The maximum number of fetches at a time; of one user, half of that."),
         .duration(
             "fetch.slack", \.supervision.fetch.slack,
             "How much earlier than planned a fetch may begin, because the machine is awake."),

@@ -372,6 +372,12 @@ package nonisolated struct StoredFetch: Sendable {
 
   package var user: UInt32 = 0
 
+  /// the run, or the one for which it is launched; in the record only
+  package var isSimulated: Bool = false
+
+  /// the last fetch ended in the foreground, without a completion
+  package var wasInterrupted: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Run: Sendable {
@@ -1147,7 +1153,7 @@ nonisolated extension StoredOwner: SwiftProtobuf.Message, SwiftProtobuf._Message
 
 nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Fetch"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ns\0\u{1}habit\0\u{1}score\0\u{1}overruns\0\u{3}last_fetch_ns\0\u{3}left_foreground_ns\0\u{3}last_opening_ns\0\u{1}day\0\u{3}fetches_on_day\0\u{1}run\0\u{1}identifier\0\u{1}user\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ns\0\u{1}habit\0\u{1}score\0\u{1}overruns\0\u{3}last_fetch_ns\0\u{3}left_foreground_ns\0\u{3}last_opening_ns\0\u{1}day\0\u{3}fetches_on_day\0\u{1}run\0\u{1}identifier\0\u{1}user\0\u{3}is_simulated\0\u{3}was_interrupted\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1167,6 +1173,8 @@ nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 10: try { try decoder.decodeSingularMessageField(value: &self._run) }()
       case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       case 12: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
+      case 13: try { try decoder.decodeSingularBoolField(value: &self.isSimulated) }()
+      case 14: try { try decoder.decodeSingularBoolField(value: &self.wasInterrupted) }()
       default: break
       }
     }
@@ -1213,6 +1221,12 @@ nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._Message
     if self.user != 0 {
       try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 12)
     }
+    if self.isSimulated != false {
+      try visitor.visitSingularBoolField(value: self.isSimulated, fieldNumber: 13)
+    }
+    if self.wasInterrupted != false {
+      try visitor.visitSingularBoolField(value: self.wasInterrupted, fieldNumber: 14)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1229,6 +1243,8 @@ nonisolated extension StoredFetch: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs._run != rhs._run {return false}
     if lhs.identifier != rhs.identifier {return false}
     if lhs.user != rhs.user {return false}
+    if lhs.isSimulated != rhs.isSimulated {return false}
+    if lhs.wasInterrupted != rhs.wasInterrupted {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

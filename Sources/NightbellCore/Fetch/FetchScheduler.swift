@@ -13,8 +13,16 @@ package struct FetchScheduler: Sendable, Equatable {
 
     private var states = SideTable<FetchState>()
     private var windows = KeepAliveSchedule(lead: .zero)
-    /// The number of fetches that are going on.
+    /// The number of fetches that are going on. Simulated ones do not count.
     private var running = 0
+    private var runningByUser: [UserID: Int] = [:]
+    /// Clients that wait for the end of another fetch of their user.
+    private var held = SideTable<Held>()
+
+    private struct Held: Sendable, Equatable {
+        let user: UserID
+        let since: Instant
+    }
 
     package init(_ settings: Settings.Fetch) {
         self.settings = settings
@@ -29,12 +37,21 @@ package struct FetchScheduler: Sendable, Equatable {
 
     package func state(at place: UInt32) -> FetchState? { states.contains(place) ? states[place] : nil }
 
-    package func window(at place: UInt32) -> Window? { windows.window(place) }
+    package func window(at place: UInt32) -> Window? {
+        guard held.contains(place) else { return windows.window(place) }
+        return Window(earliest: held[place].since, latest: held[place].since)
+    }
 
     /// The next instant at which a fetch must begin.
     package var nextDeadline: Instant? { mayBegin ? windows.nextDeadline : nil }
 
     private var mayBegin: Bool { isPermitted && running < max(1, settings.concurrent) }
+
+    /// Whether a user has a place for another fetch. No user has more than half of them, so that its slow clients do not stop
+    /// the fetches of all others.
+    package func hasPlace(for user: UserID) -> Bool {
+        runningByUser[user, default: 0] < max(1, settings.concurrent / 2)
+    }
 
     // MARK: Facts and settings
 
@@ -60,14 +77,20 @@ package struct FetchScheduler: Sendable, Equatable {
 
     private mutating func replan(at now: Instant, _ isAffected: (Window) -> Bool) {
         for place in states.slots {
-            guard let window = windows.window(place), isAffected(window) else { continue }
+            guard let window = window(at: place), isAffected(window) else { continue }
             plan(place, at: now)
         }
     }
 
     private mutating func plan(_ place: UInt32, at now: Instant) {
         let window = states[place].window(from: now, clock, usesHabit: usesHabit, settings)
+        unplan(place)
         windows.set(place, to: window)
+    }
+
+    private mutating func unplan(_ place: UInt32) {
+        windows.set(place, to: nil)
+        held.remove(place)
     }
 
     // MARK: Clients
@@ -91,28 +114,28 @@ package struct FetchScheduler: Sendable, Equatable {
 
     /// Its identifier has no owner any more.
     package mutating func remove(_ place: UInt32) {
-        windows.set(place, to: nil)
+        unplan(place)
         states.remove(place)
     }
 
     /// Whether the client is in the background, or can be launched there, and no fetch is going on.
     package mutating func setWaiting(_ isWaiting: Bool, at place: UInt32, at now: Instant) {
         guard states.contains(place) else { return }
-        if isWaiting { plan(place, at: now) } else { windows.set(place, to: nil) }
+        if isWaiting { plan(place, at: now) } else { unplan(place) }
     }
 
     /// The client was brought to the foreground.
     package mutating func noteOpening(of place: UInt32, at now: Instant) {
         guard states.contains(place) else { return }
         states[place].noteOpening(at: now, clock)
-        windows.set(place, to: nil)
+        unplan(place)
     }
 
     /// The client has left the foreground. Its next fetch is planned by `setWaiting`.
     package mutating func noteLeaving(of place: UInt32, at now: Instant) {
         guard states.contains(place) else { return }
         states[place].leftForeground = now
-        windows.set(place, to: nil)
+        unplan(place)
     }
 
     // MARK: Fetches
@@ -123,39 +146,62 @@ package struct FetchScheduler: Sendable, Equatable {
     /// Removes one client from the plan that should fetch now, since the machine is awake.
     package mutating func popReady(at now: Instant) -> UInt32? { mayBegin ? windows.popBegun(at: now) : nil }
 
-    /// A fetch begins, on request perhaps.
-    package mutating func begin(_ place: UInt32, at now: Instant) {
-        if !states.contains(place) {
-            states.insert(FetchState(interval: .never, leftForeground: now), at: place)
-        }
-        running += 1
-        windows.set(place, to: nil)
+    /// A client that `popReady` has removed waits until another fetch of its user has ended.
+    package mutating func hold(_ place: UInt32, of user: UserID, at now: Instant) {
+        held.insert(Held(user: user, since: now), at: place)
+    }
+
+    /// Says of the fetch that is to begin next whether it is simulated: then nothing is learned from it but its instant, and
+    /// it takes no place.
+    package mutating func setSimulated(_ isSimulated: Bool, at place: UInt32, at now: Instant) {
+        if isSimulated { makeState(at: place, at: now) }
+        guard states.contains(place) else { return }
+        states[place].isSimulated = isSimulated
+    }
+
+    private mutating func makeState(at place: UInt32, at now: Instant) {
+        guard !states.contains(place) else { return }
+        states.insert(FetchState(interval: .never, leftForeground: now), at: place)
+    }
+
+    private func isSimulated(_ place: UInt32) -> Bool {
+        states.contains(place) && states[place].isSimulated
+    }
+
+    /// A fetch begins.
+    package mutating func begin(_ place: UInt32, of user: UserID, at now: Instant) {
+        makeState(at: place, at: now)
+        resume(place, of: user)
+        guard !isSimulated(place) else { return states[place].lastFetch = now }
         states[place].noteFetch(at: now, clock)
     }
 
     /// A client is launched for a fetch, which begins with its process.
     package mutating func noteLaunch(of place: UInt32, at now: Instant) {
         guard states.contains(place) else { return }
-        windows.set(place, to: nil)
+        unplan(place)
         states[place].lastFetch = now
     }
 
     /// A client that was launched for a fetch has failed before it began.
     package mutating func noteFailedLaunch(of place: UInt32) {
-        guard states.contains(place) else { return }
+        guard states.contains(place), !isSimulated(place) else { return }
         states[place].score.addOverrun()
     }
 
     /// A fetch that the previous supervisor process has begun goes on.
-    package mutating func resume(_ place: UInt32) {
+    package mutating func resume(_ place: UInt32, of user: UserID) {
+        unplan(place)
+        guard !isSimulated(place) else { return }
         running += 1
-        windows.set(place, to: nil)
+        runningByUser[user, default: 0] += 1
     }
 
     /// A fetch has ended. nil: the client has not completed it, because its time was over or its process has ended.
-    package mutating func end(_ place: UInt32, _ result: FetchResult?, took: Duration, budget: Duration) {
-        running -= 1
-        guard states.contains(place) else { return }
+    package mutating func end(
+        _ place: UInt32, of user: UserID, _ result: FetchResult?, took: Duration, budget: Duration
+    ) {
+        guard leave(place, user) else { return }
         if let result {
             states[place].score.add(result, took: took, budget: budget)
         } else {
@@ -163,6 +209,27 @@ package struct FetchScheduler: Sendable, Equatable {
         }
     }
 
+    /// A fetch of a client that was brought to the foreground has ended without a completion.
+    package mutating func interrupt(_ place: UInt32, of user: UserID) {
+        if leave(place, user) { states[place].score.addInterruption() }
+    }
+
     /// A fetch has ended without a verdict on the client, such as when its user has quit it.
-    package mutating func abandon() { running -= 1 }
+    package mutating func abandon(_ place: UInt32, of user: UserID) { _ = leave(place, user) }
+
+    /// - Returns: whether the fetch counts for the client's score.
+    private mutating func leave(_ place: UInt32, _ user: UserID) -> Bool {
+        guard !isSimulated(place) else {
+            states[place].isSimulated = false
+            return false
+        }
+        running -= 1
+        let rest = runningByUser[user, default: 1] - 1
+        runningByUser[user] = rest > 0 ? rest : nil
+        for place in held.slots where held[place].user == user {
+            guard let held = held.remove(place) else { continue }
+            windows.set(place, to: Window(earliest: held.since, latest: held.since))
+        }
+        return states.contains(place)
+    }
 }

@@ -5,11 +5,14 @@ package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
     package private(set) var value: UInt16
     /// Consecutive fetches without a completion, at most 255.
     package private(set) var overruns: UInt8
+    /// The last fetch ended without a completion in the foreground.
+    package private(set) var wasInterrupted: Bool
 
     /// A new client is neither trusted nor mistrusted.
-    package init(value: UInt16 = 52_428, overruns: UInt8 = 0) {
+    package init(value: UInt16 = 52_428, overruns: UInt8 = 0, wasInterrupted: Bool = false) {
         self.value = value
         self.overruns = overruns
+        self.wasInterrupted = wasInterrupted
     }
 
     /// From 0 to 1.
@@ -24,6 +27,7 @@ package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
 
     mutating func add(_ result: FetchResult, took: Duration, budget: Duration) {
         overruns = 0
+        wasInterrupted = false
         switch result {
         case .newData, .noData: move(to: Self.quality(took, budget))
         case .failed: move(to: Self.quality(took, budget) / 4)
@@ -33,6 +37,13 @@ package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
     mutating func addOverrun() {
         overruns = min(overruns, .max - 1) + 1
         value /= 2
+    }
+
+    /// It was brought to the foreground during a fetch and has not completed it. Its user may do that at any time; one that
+    /// does nothing else wants to escape the verdict.
+    mutating func addInterruption() {
+        if wasInterrupted { addOverrun() }
+        wasInterrupted = true
     }
 
     /// From 1 for a quick fetch down to a quarter for one that took all of its budget.

@@ -10,6 +10,8 @@ package struct FetchState: Sendable, Equatable {
     package var lastOpening: Instant?
     /// The day of the last fetch, in local time if that was known.
     package var day: Int32 = .min
+    /// The fetch that is going on, or for which the client is launched, is simulated.
+    package var isSimulated = false
     /// The number of fetches on that day.
     package var fetchesOnDay: UInt8 = 0
 

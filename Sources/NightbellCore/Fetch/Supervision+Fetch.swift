@@ -19,6 +19,8 @@ extension Supervision {
         case completed(FetchResult)
         /// The client did not complete it.
         case unfinished
+        /// The client did not complete it, and was in the foreground meanwhile.
+        case interrupted
         /// The client is not to blame, or is gone.
         case abandoned
     }
@@ -107,7 +109,12 @@ extension Supervision {
     mutating func runFetches(at now: Instant, into actions: inout ActionBuffer) {
         guard !fetches.isEmpty, now >= pressedUntil else { return }
         while let place = fetches.popReady(at: elapsed(at: now)) {
-            guard let client = owners[place: place]?.client else { continue }
+            guard let owner = owners[place: place], let client = owner.client else { continue }
+            guard fetches.hasPlace(for: owner.user) else {
+                fetches.hold(place, of: owner.user, at: elapsed(at: now))
+                continue
+            }
+            fetches.setSimulated(false, at: place, at: elapsed(at: now))
             catchUp(client, at: now, into: &actions)
             // An expired deadline may have terminated it.
             if clients.contains(client.id), isWaitingForFetch(client) {
@@ -125,7 +132,7 @@ extension Supervision {
         let until = now + settings.budgets.fetch
         let run = FetchRun(wakeID: clients[client.id].lastWakeID, began: now, until: until)
         fetchRuns.insert(run, at: client.slot)
-        fetches.begin(clients[client.id].owner, at: elapsed(at: now))
+        fetches.begin(clients[client.id].owner, of: clients[client.id].user, at: elapsed(at: now))
         recordFetch(of: client)
     }
 
@@ -160,7 +167,9 @@ extension Supervision {
                 return
             }
             kill(client, .fetchOverran, at: now, into: &actions)
-        case .notRunning, .inactive, .active, .suspending, .suspended, .terminating, .dormant, .launching:
+        case .inactive, .active:
+            endFetch(client, .interrupted, at: now, into: &actions)
+        case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
             endFetch(client, .abandoned, at: now, into: &actions)
         }
     }
@@ -176,6 +185,19 @@ extension Supervision {
         }
     }
 
+    /// The client leaves by itself, which does not complete a fetch either.
+    mutating func leaveFetch(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard !isStopping else { return abandonFetch(client, at: now, into: &actions) }
+        switch clients[client.id].lifecycle.stage {
+        case .active where isFetching(client):
+            endFetch(client, .interrupted, at: now, into: &actions)
+        case .inactive, .active, .background, .suspending, .suspended, .launching:
+            failFetch(client, at: now, into: &actions)
+        case .notRunning, .terminating, .dormant:
+            abandonFetch(client, at: now, into: &actions)
+        }
+    }
+
     /// The client is being terminated, or is gone.
     mutating func abandonFetch(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         if isFetching(client) { endFetch(client, .abandoned, at: now, into: &actions) }
@@ -186,16 +208,20 @@ extension Supervision {
     ) {
         guard let run = fetchRuns.remove(client.slot) else { return }
         let place = clients[client.id].owner
+        let user = clients[client.id].user
         let took = now.since(run.began)
         switch end {
         case .completed(let result):
-            fetches.end(place, result, took: took, budget: settings.budgets.fetch)
+            fetches.end(place, of: user, result, took: took, budget: settings.budgets.fetch)
             actions.append(.trace(client, .fetchEnded(result)))
         case .unfinished:
-            fetches.end(place, nil, took: took, budget: settings.budgets.fetch)
+            fetches.end(place, of: user, nil, took: took, budget: settings.budgets.fetch)
+            actions.append(.trace(client, .fetchEnded(nil)))
+        case .interrupted:
+            fetches.interrupt(place, of: user)
             actions.append(.trace(client, .fetchEnded(nil)))
         case .abandoned:
-            fetches.abandon()
+            fetches.abandon(place, of: user)
             actions.append(.trace(client, .fetchEnded(nil)))
         }
         recordFetch(of: client)
@@ -204,7 +230,7 @@ extension Supervision {
 
     // MARK: On request
 
-    /// A fetch as if its moment had come, for a client that runs.
+    /// A fetch as if its moment had come, for a client that runs. It changes neither the client's score nor its habit.
     mutating func fetchOnRequest(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
@@ -215,6 +241,7 @@ extension Supervision {
         case .background, .suspending, .suspended:
             guard !isFetching(client) else { return .illegalState(state) }
             actions.append(.trace(client, .simulated(.simulateFetch)))
+            fetches.setSimulated(true, at: clients[client.id].owner, at: elapsed(at: now))
             wake(client, .fetch, at: now, into: &actions)
             return nil
         case .notRunning, .inactive, .active, .terminating, .dormant, .launching:
@@ -233,6 +260,10 @@ extension Supervision {
         case .dormant:
             guard clients[client.id].isLaunchable else { return .cannotLaunch }
             actions.append(.trace(client, .simulated(.simulateFetchLaunch)))
+            // One that is to be launched for a fetch already is still judged by that.
+            if !clients[client.id].launches.reasons.contains(.fetch) {
+                fetches.setSimulated(true, at: clients[client.id].owner, at: elapsed(at: now))
+            }
             wake(client, .fetch, at: now, into: &actions)
             return nil
         case .notRunning, .inactive, .active, .background, .suspending, .suspended, .terminating, .launching:

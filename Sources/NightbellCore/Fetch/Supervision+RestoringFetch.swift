@@ -68,7 +68,7 @@ extension Supervision {
                     clients[client.id].lastWakeReasons.insert(.fetch)
                 }
                 fetchRuns.insert(run, at: client.slot)
-                fetches.resume(clients[client.id].owner)
+                fetches.resume(clients[client.id].owner, of: clients[client.id].user)
             } else if clients[client.id].lastWakeID > old.toldWakeID,
                 clients[client.id].lastWakeReasons.contains(.fetch)
             {

@@ -111,7 +111,7 @@ extension Supervision {
 
     /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
-        abandonFetch(client, at: now, into: &actions)
+        leaveFetch(client, at: now, into: &actions)
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
         countWishes(of: client, -1)

@@ -8,6 +8,7 @@ import SwiftProtobuf
 enum FetchRecordBytes {
     static func bytes(of fetch: RecoverySnapshot.Fetch) -> [UInt8] {
         var stored = StoredFetch(fetch.state, shift: .zero)
+        stored.isSimulated = fetch.state.isSimulated
         if let run = fetch.run {
             stored.run = .with {
                 $0.wake = run.wakeID
@@ -20,9 +21,10 @@ enum FetchRecordBytes {
 
     static func fetch(_ key: RecordKey, _ record: [UInt8]) throws(RecordError) -> RecoverySnapshot.Fetch {
         let stored = try StoredFetch(key, record)
-        guard let state = FetchState(stored, shift: .zero) else {
+        guard var state = FetchState(stored, shift: .zero) else {
             throw RecordError(key: key, problem: "has a habit of another format")
         }
+        state.isSimulated = stored.isSimulated
         let run = Supervision.FetchRun(
             wakeID: stored.run.wake, began: Instant(nanoseconds: stored.run.beganNs),
             until: Instant(nanoseconds: stored.run.untilNs))
@@ -43,6 +45,7 @@ extension StoredFetch {
         habit = state.habit.bytes.asField
         score = UInt32(state.score.value)
         overruns = UInt32(state.score.overruns)
+        wasInterrupted = state.score.wasInterrupted
         if let last = state.lastFetch { lastFetchNs = (last + shift).nanoseconds }
         leftForegroundNs = (state.leftForeground + shift).nanoseconds
         if let last = state.lastOpening { lastOpeningNs = (last + shift).nanoseconds }
@@ -65,7 +68,8 @@ extension FetchState {
             interval: interval, leftForeground: Instant(nanoseconds: stored.leftForegroundNs) - shift)
         self.habit = habit
         score = FetchScore(
-            value: UInt16(clamping: stored.score), overruns: UInt8(clamping: stored.overruns))
+            value: UInt16(clamping: stored.score), overruns: UInt8(clamping: stored.overruns),
+            wasInterrupted: stored.wasInterrupted)
         if stored.hasLastFetchNs { lastFetch = Instant(nanoseconds: stored.lastFetchNs) - shift }
         if stored.hasLastOpeningNs { lastOpening = Instant(nanoseconds: stored.lastOpeningNs) - shift }
         day = stored.day

@@ -15,6 +15,8 @@ package struct FetchWorld: ~Copyable {
     package static let firstCounted = 3
     private static let fresh = Duration.seconds(1_800)
     private static let firstInstant = Instant(nanoseconds: 1_000_000_000_000)
+    /// All are one user's, which has the fewest places.
+    private static let user: UserID = 1_000
 
     let settings: Settings
     private let policy: Policy
@@ -182,7 +184,13 @@ package struct FetchWorld: ~Copyable {
             clients[Int(slot)].lastKeepAlive = now
             scheduleKeepAlive(Int(slot), at: now)
         }
-        while let place = scheduler.popReady(at: now) { beginFetch(Int(place), at: now) }
+        while let place = scheduler.popReady(at: now) {
+            guard scheduler.hasPlace(for: Self.user) else {
+                scheduler.hold(place, of: Self.user, at: now)
+                continue
+            }
+            beginFetch(Int(place), at: now)
+        }
     }
 
     /// Whether it wakes the machine.
@@ -247,14 +255,15 @@ package struct FetchWorld: ~Copyable {
         clients[index].running = (now, result)
         clients[index].fetchesByDay[calendar.index(of: now), default: 0] += 1
         tally.countFetch(of: clients[index])
-        scheduler.begin(UInt32(index), at: now)
+        scheduler.begin(UInt32(index), of: Self.user, at: now)
         ends.set(UInt32(index), to: now + took)
     }
 
     private mutating func endFetch(_ index: Int, at now: Instant) {
         guard let (began, result) = clients[index].running.take() else { return }
         if result != nil { clients[index].freshSince = began }
-        scheduler.end(UInt32(index), result, took: now.since(began), budget: settings.budgets.fetch)
+        scheduler.end(
+            UInt32(index), of: Self.user, result, took: now.since(began), budget: settings.budgets.fetch)
         scheduler.setWaiting(!clients[index].isForeground, at: UInt32(index), at: now)
     }
 }

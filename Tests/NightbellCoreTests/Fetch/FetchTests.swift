@@ -201,4 +201,95 @@ struct FetchTests {
         // A claim earns nothing.
         #expect(try fetches(.newData, after: .seconds(1)) == quick)
     }
+
+    // MARK: Shares and evasions
+
+    private func state(_ client: ClientID, _ bench: Bench) throws -> FetchState {
+        try #require(bench.core.view(of: client, at: bench.now)?.fetch?.state)
+    }
+
+    @Test func simulatedFetchesTakeNoPlaces() throws {
+        var bench = Bench { $0.fetch.concurrent = 1 }
+        let other = try client(&bench)
+        for number in 0..<8 {
+            let busy = try bench.register("busy.\(number)", user: 2_000, modes: .fetch)
+            bench.suspend(busy)
+            #expect(bench.command(.simulateFetch, busy).wakes.count == 1)
+        }
+        #expect(bench.core.nextDeadline != nil)
+        #expect(try nextFetch(&bench).reasons == .fetch)
+        #expect(try state(other, bench).lastFetch != nil)
+    }
+
+    @Test func oneUserHasHalfOfThePlaces() throws {
+        var bench = Bench { $0.fetch.concurrent = 4 }
+        var slow: [ClientID] = []
+        for number in 0..<16 {
+            let client = try bench.register("slow.\(number)", user: 2_000, modes: .fetch)
+            bench.say(.setMinimumFetchInterval(.minimum), from: client)
+            bench.suspend(client)
+            slow.append(client)
+        }
+        var peak = 0
+        let end = bench.now + .seconds(86_400)
+        while let deadline = bench.core.nextDeadline, deadline <= end {
+            bench.now = max(bench.now, deadline)
+            bench.turn(.timer)
+            let running = slow.filter {
+                bench.core.view(of: $0, at: bench.now)?.fetch?.isRunning ?? false
+            }
+            peak = max(peak, running.count)
+        }
+        #expect(peak == 2)
+        // Those that were held had their turn when others had ended.
+        for client in slow { #expect(try state(client, bench).lastFetch != nil) }
+    }
+
+    @Test func simulatedFetchesDoNotChangeTheScore() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        let before = try state(client, bench)
+        for _ in 0..<8 {
+            bench.command(.simulateFetch, client)
+            bench.say(.fetchDone(wakeID: bench.lastWakeID, .newData), from: client)
+            #expect(bench.answer == .done)
+            bench.suspend(client)
+        }
+        let after = try state(client, bench)
+        #expect(after.score == before.score && after.habit == before.habit)
+        #expect(after.lastFetch != nil && after.fetchesOnDay == 0)
+        // The next one is real.
+        _ = try nextFetch(&bench)
+        #expect(try state(client, bench).fetchesOnDay == 1)
+    }
+
+    @Test func exitingDoesNotCompleteAFetch() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        _ = try nextFetch(&bench)
+        bench.turn(.ended(client, .succeeded))
+        let again = try bench.register("client.1", modes: .fetch)
+        #expect(try state(again, bench).score.overruns == 1)
+    }
+
+    @Test func onlyOneFetchInARowMayEndInTheForeground() throws {
+        var bench = bench()
+        let client = try client(&bench)
+        let before = try state(client, bench).score
+        for overruns in [0, 1, 2] {
+            let wake = try nextFetch(&bench)
+            bench.say(.wakeDone(wakeID: wake.wakeID), from: client)
+            bench.pass(.seconds(29))
+            bench.say(.enterForeground, from: client)
+            #expect(bench.pass(.seconds(2)).kills.isEmpty)
+            #expect(try state(client, bench).score.overruns == overruns)
+            bench.suspend(client)
+        }
+        #expect(try state(client, bench).score.value == before.value / 4)
+        let wake = try nextFetch(&bench)
+        bench.say(.enterForeground, from: client)
+        bench.say(.fetchDone(wakeID: wake.wakeID, .newData), from: client)
+        #expect(bench.answer == .done)
+        #expect(try state(client, bench).score.wasInterrupted == false)
+    }
 }

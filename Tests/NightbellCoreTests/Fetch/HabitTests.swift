@@ -30,8 +30,8 @@ struct HabitTests {
             let deadline = try #require(scheduler.nextDeadline)
             guard deadline < opening else { break }
             _ = scheduler.popReady(at: deadline)
-            scheduler.begin(0, at: deadline)
-            scheduler.end(0, .newData, took: .seconds(1), budget: .seconds(30))
+            scheduler.begin(0, of: 1_000, at: deadline)
+            scheduler.end(0, of: 1_000, .newData, took: .seconds(1), budget: .seconds(30))
             scheduler.setWaiting(true, at: 0, at: deadline)
             last = deadline
         }
