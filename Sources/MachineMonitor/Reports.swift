@@ -39,11 +39,22 @@ package final class Reports {
     /// - Parameter reason: the reason why the source cannot observe; nil: it can. Then what it reported before is not
     ///   known any more.
     func setAvailability(_ source: WireMonitorSource, reason: String?) {
-        if reason != nil { forget(.level(source)) }
+        if let reason { return setAbsent(source, Absence(reason: reason)) }
+        put(
+            .source(source),
+            .source(
+                .with {
+                    $0.source = source; $0.isAvailable = true
+                }))
+    }
+
+    /// The source cannot observe. The things that it reported before are not known any more.
+    func setAbsent(_ source: WireMonitorSource, _ absence: Absence) {
+        forget(.level(source))
         var state = WireMonitorReport.SourceState()
         state.source = source
-        state.isAvailable = reason == nil
-        state.reason = String((reason ?? "").prefix(200))
+        state.reason = String(absence.reason.prefix(200))
+        state.isOverloaded = absence.isOverload
         put(.source(source), .source(state))
     }
 

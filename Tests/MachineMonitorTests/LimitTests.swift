@@ -46,4 +46,19 @@ import Testing
         #expect(share.spend(.max / 4, at: start + 2) == start + 20 * TimeShare.window)
         #expect(share.spend(1, at: start + 20 * TimeShare.window) == nil)
     }
+
+    @Test("The age of a series of pauses is known, until a window passes without one")
+    func series() {
+        var share = TimeShare()
+        let start = TimeShare.window * 5
+        for window in 0..<10 {
+            #expect(share.spend(TimeShare.most, at: start + Int64(window) * TimeShare.window) != nil)
+            #expect(share.excessSince == start)
+        }
+        // It is within the share, and too much a window later.
+        let quiet = start + 10 * TimeShare.window
+        #expect(share.spend(1, at: quiet) == nil)
+        #expect(share.spend(TimeShare.most, at: quiet + TimeShare.window) != nil)
+        #expect(share.excessSince == quiet + TimeShare.window)
+    }
 }

@@ -29,8 +29,9 @@ final class AudioSource: Source {
         guard streaming != nil || players.isConnected else {
             // One of them may be there.
             if streams.isConnecting || players.isConnecting { return }
-            return context.reports.setAvailability(
-                .audio, reason: "PipeWire is not running; \(players.reason)")
+            var absence = players.absence
+            absence.reason = "PipeWire is not running; \(absence.reason)"
+            return context.reports.setAbsent(.audio, absence)
         }
         context.reports.setAvailability(.audio, reason: nil)
         var audio = WireMonitorReport.Audio()

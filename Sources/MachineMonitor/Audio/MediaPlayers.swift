@@ -38,7 +38,8 @@ final class MediaPlayers: BusClient {
     /// Whether the bus has still to answer.
     var isConnecting: Bool { listing != nil && !isConnected }
 
-    var reason: String { connection.reason }
+    /// Why the bus is not there.
+    var absence: Absence { connection.absence }
 
     // MARK: The bus
 
@@ -78,7 +79,7 @@ final class MediaPlayers: BusClient {
         }
     }
 
-    func busClosed(reason: String) {
+    func busClosed(_ absence: Absence) {
         isConnected = false
         names = nil
         listing = nil

@@ -8,16 +8,24 @@ protocol BusClient: AnyObject {
     /// There is a connection: rules and calls can be made.
     func busOpened()
     /// The connection is gone, with all rules and calls.
-    func busClosed(reason: String)
+    func busClosed(_ absence: Absence)
     /// The bus has discarded signals: what they would have told has to be asked for.
     func busDiscardedSignals()
+}
+
+/// Why something cannot be observed.
+struct Absence {
+    var reason: String
+    /// It is there, and is observed again in some seconds.
+    var isOverload = false
 }
 
 /// A connection to one message bus, by sd-bus on the monitor's loop.
 ///
 /// A bus that is not there is tried again when its socket appears; a lost connection is made again with growing pauses.
 /// A peer that sends more than can be dealt with in a tenth of the time has its messages wait in the bus. The bus discards
-/// signals then if there are too many.
+/// signals then if there are too many. After a second of that the connection is given up: the messages that wait go with
+/// it, and the next one has another name, which the peer does not know.
 final class BusConnection {
     private let loop: MonitorLoop
     private let address: String
@@ -36,7 +44,10 @@ final class BusConnection {
     private var openedAt: Int64 = 0
     private var share = TimeShare()
     private var pausedUntil: Int64?
-    private(set) var reason = "not connected"
+    /// Connections in a row that were given up.
+    private var overloads = 0
+    /// Why there is no connection.
+    private(set) var absence = Absence(reason: "not connected")
     private var clients: [WeakClient] = []
 
     private struct WeakClient {
@@ -51,6 +62,14 @@ final class BusConnection {
 
     /// In milliseconds.
     private static let recovery: Int64 = 1_000
+
+    /// A backlog of this age is given up, in nanoseconds.
+    private static let oldestBacklog: Int64 = 1_000_000_000
+    /// In milliseconds, before the connection is made again. A peer that follows it from name to name costs less and less,
+    /// and when it stops, the facts are known again within the last of them and the age above.
+    private static let overloadPauses: [Int64] = [100, 250, 500, 1_000, 1_500]
+    /// A connection that was kept for this time begins with the first pause again, in nanoseconds.
+    private static let calm: Int64 = 10_000_000_000
 
     init(_ loop: MonitorLoop, address: String, takesDescriptors: Bool) {
         self.loop = loop
@@ -77,7 +96,7 @@ final class BusConnection {
     func add(_ client: any BusClient) {
         clients.removeAll { $0.client == nil }
         clients.append(WeakClient(client: client))
-        if bus != nil { client.busOpened() } else { client.busClosed(reason: reason) }
+        if bus != nil { client.busOpened() } else { client.busClosed(absence) }
     }
 
     // MARK: Opening and closing
@@ -105,9 +124,7 @@ final class BusConnection {
     }
 
     private func fail(_ reason: String, hasExisted: Bool) {
-        self.reason = reason
-        closeBus()
-        for entry in clients { entry.client?.busClosed(reason: reason) }
+        close(Absence(reason: reason))
         if hasExisted, BootClock.now() - openedAt > 60_000_000_000 { failures = 0 }
         watchSocket()
         // A socket that does not exist need not be tried: its coming is reported.
@@ -118,6 +135,20 @@ final class BusConnection {
     }
 
     private var mayListen: Bool { Self.path(in: address).map { unsafe access($0, F_OK) == 0 } ?? true }
+
+    private func close(_ absence: Absence) {
+        self.absence = absence
+        closeBus()
+        for entry in clients { entry.client?.busClosed(absence) }
+    }
+
+    /// Gives up the connection with all that waits for it.
+    private func abandonBacklog(at now: Int64) {
+        if now - openedAt > Self.calm { overloads = 0 }
+        close(Absence(reason: "the bus at \(address): there are too many messages", isOverload: true))
+        reconnecting?.set(milliseconds: Self.overloadPauses[min(overloads, Self.overloadPauses.count - 1)])
+        overloads += 1
+    }
 
     private func closeBus() {
         processing?.deadline = nil
@@ -156,8 +187,11 @@ final class BusConnection {
             if result < 0 { return fail("the connection was lost: \(BusError(result))", hasExisted: true) }
             if result == 0 { break }
         }
-        pausedUntil = share.spend(TimeShare.processorTime() - start, at: BootClock.now())
-        if pausedUntil != nil { recovering?.set(milliseconds: Self.recovery) }
+        let now = BootClock.now()
+        pausedUntil = share.spend(TimeShare.processorTime() - start, at: now)
+        guard pausedUntil != nil else { return }
+        if let since = share.excessSince, now - since >= Self.oldestBacklog { return abandonBacklog(at: now) }
+        recovering?.set(milliseconds: Self.recovery)
     }
 
     /// Has libevent wait for what sd-bus waits for; it changes with each call.

@@ -23,7 +23,7 @@ final class BusService: BusClient {
         case present
         /// It is still the same owner, but some of its signals may be lost.
         case doubtful
-        case absent(reason: String)
+        case absent(Absence)
     }
 
     private struct WeakSubscription {
@@ -67,9 +67,9 @@ final class BusService: BusClient {
         askForOwner()
     }
 
-    func busClosed(reason: String) {
+    func busClosed(_ absence: Absence) {
         ownerChanges = nil
-        lose(reason)
+        lose(absence)
     }
 
     func busDiscardedSignals() { askForOwner() }
@@ -80,14 +80,16 @@ final class BusService: BusClient {
                 let current = try reply.get().text()
                 if current == owner { onChange(.doubtful) } else { setOwner(current) }
             } catch {
-                if isStarted { start() } else { lose("\(name) is not running") }
+                if isStarted { start() } else { lose(isNotRunning) }
             }
         }
     }
 
     private func start() {
         callBus("StartServiceByName", flags: 0) { [unowned self] reply in
-            if case .failure(let error) = reply { lose("\(name) cannot be started: \(error.text)") }
+            if case .failure(let error) = reply {
+                lose(Absence(reason: "\(name) cannot be started: \(error.text)"))
+            }
             // Otherwise a change of the owner is reported as well.
         }
     }
@@ -108,7 +110,7 @@ final class BusService: BusClient {
     }
 
     private func setOwner(_ owner: String) {
-        guard !owner.isEmpty else { return lose("\(name) is not running") }
+        guard !owner.isEmpty else { return lose(isNotRunning) }
         guard owner != self.owner else { return }
         self.owner = owner
         generation += 1
@@ -118,12 +120,14 @@ final class BusService: BusClient {
         onChange(.present)
     }
 
-    private func lose(_ reason: String) {
+    private var isNotRunning: Absence { Absence(reason: "\(name) is not running") }
+
+    private func lose(_ absence: Absence) {
         owner = nil
         generation += 1
         calls = [:]
         for entry in subscriptions { entry.subscription?.slot = nil }
-        onChange(.absent(reason: reason))
+        onChange(.absent(absence))
     }
 
     // MARK: Signals and calls

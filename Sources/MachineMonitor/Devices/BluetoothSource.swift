@@ -87,7 +87,7 @@ final class BluetoothSource: Source {
         isListing = false
         switch presence {
         case .present, .doubtful: list()
-        case .absent(let reason): context.reports.setAvailability(.bluetooth, reason: reason)
+        case .absent(let absence): context.reports.setAbsent(.bluetooth, absence)
         }
     }
 

@@ -4,6 +4,10 @@ import Glibc
 package struct TimeShare {
     private var windowStart: Int64 = 0
     private var spent: Int64 = 0
+    /// The end of the last pause.
+    private var resumed: Int64?
+    /// The instant of the first of the present series of pauses: in each window between them the whole share was spent.
+    package private(set) var excessSince: Int64?
 
     /// In nanoseconds.
     package static let window: Int64 = 100_000_000
@@ -24,8 +28,12 @@ package struct TimeShare {
         }
         spent += time
         guard spent >= Self.most else { return nil }
+        let isInSeries = resumed.map { windowStart - $0 < Self.window } ?? false
+        if !isInSeries { excessSince = now }
         // An excess over a window's share is taken from the following ones.
-        return windowStart + Self.window * min(spent / Self.most, Self.longestPause)
+        let end = windowStart + Self.window * min(spent / Self.most, Self.longestPause)
+        resumed = end
+        return end
     }
 
     /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine is part of it.

@@ -40,9 +40,9 @@ final class LocationSource: Source {
             client = nil
             requestClient()
         case .doubtful: client?.restart(wish ?? .init())
-        case .absent(let reason):
+        case .absent(let absence):
             client = nil
-            context.reports.setAvailability(.location, reason: reason)
+            context.reports.setAbsent(.location, absence)
         }
     }
 

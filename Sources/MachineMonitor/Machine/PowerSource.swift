@@ -32,9 +32,9 @@ final class PowerSource: Source {
             answer = .unspecified
             properties?.read()
         case .doubtful: properties?.read()
-        case .absent(let reason):
+        case .absent(let absence):
             answer = .unspecified
-            context.reports.setAvailability(.power, reason: reason)
+            context.reports.setAbsent(.power, absence)
         }
     }
 

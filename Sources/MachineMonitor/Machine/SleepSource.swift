@@ -12,6 +12,8 @@ final class SleepSource: Source {
     private var isDelayWanted = false
     /// logind waits for its end, for 5 s by default.
     private var delay: OwnedDescriptor?
+    /// It was taken from a connection to logind that was given up, and is kept until the next one has another.
+    private var isDelayOld = false
     private var isAsking = false
 
     init(_ context: SourceContext) {
@@ -55,26 +57,27 @@ final class SleepSource: Source {
     private func handle(_ presence: BusService.Presence) {
         switch presence {
         case .present:
-            reset()
+            reset(keepsDelay: isDelayOld)
             properties?.read()
             if isDelayWanted { takeDelay() }
         case .doubtful: properties?.read()
-        case .absent(let reason):
-            reset()
-            context.reports.setAvailability(.sleep, reason: reason)
+        case .absent(let absence):
+            reset(keepsDelay: absence.isOverload)
+            isDelayOld = delay != nil
+            context.reports.setAbsent(.sleep, absence)
         }
     }
 
-    private func reset() {
+    private func reset(keepsDelay: Bool) {
         // An inhibitor of an earlier logind is taken over by the next one, but not by every version.
-        delay = nil
+        if !keepsDelay { delay = nil }
         isAsking = false
         isKnown = false
         isImminent = false
     }
 
     private func takeDelay() {
-        guard delay == nil, !isAsking, let service, service.owner != nil else { return }
+        guard delay == nil || isDelayOld, !isAsking, let service, service.owner != nil else { return }
         isAsking = true
         service.call(
             Logind.path, Logind.manager, "Inhibit",
@@ -85,6 +88,7 @@ final class SleepSource: Source {
             },
             reply: { [unowned self] reply in
                 isAsking = false
+                isDelayOld = false
                 // A refusal leaves the machine as it is: sleep comes without a delay, and the report says so.
                 guard isDelayWanted, let descriptor = try? reply.get().descriptor() else { return report() }
                 delay = try? OwnedDescriptor(duplicating: descriptor)

@@ -49,7 +49,7 @@ final class UsersSource: Source {
         again?.deadline = nil
         switch presence {
         case .present, .doubtful: noteChange()
-        case .absent(let reason): context.reports.setAvailability(.users, reason: reason)
+        case .absent(let absence): context.reports.setAbsent(.users, absence)
         }
     }
 

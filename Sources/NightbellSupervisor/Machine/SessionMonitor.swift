@@ -109,7 +109,8 @@ extension Supervisor {
         case .source(let state) where state.source == .audio:
             sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
                 isAvailable: state.isAvailable, reason: state.reason)
-            if !state.isAvailable { mediaIsUnavailable(of: user) }
+            guard !state.isAvailable else { break }
+            if state.isOverloaded { forgetMedia(of: user) } else { mediaIsUnavailable(of: user) }
         case .audio(let audio):
             let isComplete = audio.isPipewireThere
             sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(

@@ -310,7 +310,8 @@ extension Supervisor {
         case .network: forgetFacts(.network)
         case .power: forgetFacts(.power)
         case .sleep: forgetFacts(.sleep)
-        case .users: feed(.fact(.unlocked(.unavailable)))
+        case .users:
+            if state.isOverloaded { forgetFacts(.users) } else { feed(.fact(.unlocked(.unavailable))) }
         case .location: forgetFacts(.location)
         case .bluetooth: forgetFacts(.bluetooth)
         case .devices: forgetFacts(.devices)

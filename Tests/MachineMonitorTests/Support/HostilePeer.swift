@@ -9,6 +9,10 @@ final class HostilePeer {
         case changes
         /// The same, sent to the monitor alone, which no rule keeps away.
         case direct
+        /// Signals of 32 KiB to the monitor alone, which look like logind's.
+        case forgery
+        /// The same, and the monitor is found again by its process when it has another name.
+        case chase
         /// Properties and signals with values of other types.
         case nonsense
         /// Signals of 8 MiB.
@@ -59,6 +63,27 @@ final class HostilePeer {
                                  signature='sa{sv}as')
             return message
 
+        def forged():
+            message = dbus.lowlevel.SignalMessage('/org/freedesktop/login1/user/_0',
+                                                  'org.freedesktop.DBus.Properties', 'PropertiesChanged')
+            message.set_destination(target)
+            message.append('org.freedesktop.login1.User', {'State': 'x' * 32768}, dbus.Array([], signature='s'),
+                           signature='sa{sv}as')
+            return message
+
+        daemon = bus.get_object('org.freedesktop.DBus', '/org/freedesktop/DBus')
+        process, seen = daemon.GetConnectionUnixProcessID(target), set(bus.list_names())
+
+        def find():
+            global target, forgery
+            for new in set(bus.list_names()) - seen:
+                seen.add(new)
+                try:
+                    if new[0] == ':' and daemon.GetConnectionUnixProcessID(new) == process:
+                        target = new
+                        forgery = forged()
+                except dbus.DBusException: pass
+
         states = ['Playing', 'Paused']
         nonsense = [
             signal(dbus.UInt64(7), destination=target), signal(('text',), destination=target),
@@ -69,6 +94,7 @@ final class HostilePeer {
         nested = 'Playing'
         for _ in range(20): nested = dbus.Array([nested], signature='v')
         nonsense.append(signal(nested, destination=target))
+        forgery = forged()
         large = signal('x' * (8 << 20), destination=target)
         count, start = 0, time.monotonic()
         while time.monotonic() - start < float(seconds):
@@ -77,6 +103,7 @@ final class HostilePeer {
                 if attack == 'changes': bus.send_message(signal(states[count % 2]))
                 elif attack == 'direct': bus.send_message(signal(states[count % 2], destination=target))
                 elif attack == 'nonsense': bus.send_message(nonsense[count % len(nonsense)])
+                elif attack in ('forgery', 'chase'): bus.send_message(forgery)
                 elif attack == 'huge':
                     bus.send_message(large)
                     bus.flush()
@@ -90,6 +117,7 @@ final class HostilePeer {
                     bus.request_name(other, dbus.bus.NAME_FLAG_DO_NOT_QUEUE)
                     if count % 3: bus.release_name(other)
             bus.flush()
+            if attack == 'chase' and count % 1000 == 0: find()
             # 10,000 a second, if the machine has the time.
             rest = start + count / 10000 - time.monotonic()
             if rest > 0 and attack != 'huge': time.sleep(rest)

@@ -165,6 +165,38 @@ import Testing
         try supervisor.stop()
     }
 
+    /// As if the monitor had died: the state of before holds for `budgets.mediaHold`, and the client's word counts again.
+    @Test func anOverloadedSessionIsNoSilence() throws {
+        let client = try player()
+        try report([getpid()])
+        try client.enterBackground()
+        #expect(try isShown("a stream of its"))
+        let start = BootClock.now()
+        try session.report(
+            .source(
+                .with {
+                    $0.source = .audio; $0.isOverloaded = true
+                }))
+        _ = try client.notice { if case .prepareToSuspend(let prepare) = $0 { prepare } else { nil } }
+        #expect(BootClock.now() - start >= 2_000_000_000)
+        try report([getpid()])
+        #expect(try WireClient(supervisor).show(Self.name).mediaActive)
+        try supervisor.stop()
+    }
+
+    @Test func aMonitorThatEndsAgainAndAgainIsStartedAgain() throws {
+        let client = try player()
+        for _ in 0..<5 {
+            session.end()
+            try session.start()
+            try session.demand()
+        }
+        try report([getpid()])
+        #expect(try WireClient(supervisor).show(Self.name).mediaActive)
+        _ = client
+        try supervisor.stop()
+    }
+
     @Test func mediaWakesNoSleeper() throws {
         let client = try player()
         try report([])

@@ -317,6 +317,29 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A monitor with too many messages to read does not know for a moment, which is no reason to launch anything.
+    @Test func anOverloadedSourceLaunchesNothing() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try supervisor(monitor.program)
+        try monitor.start()
+        try monitor.demand()
+        for _ in 0..<2 {
+            try monitor.report(
+                .source(
+                    .with {
+                        $0.source = .users; $0.isOverloaded = true; $0.reason = "too many messages"
+                    }))
+            let observer = try WireClient(supervisor)
+            #expect(try eventually { try observer.status().sources.map(\.reason) == ["too many messages"] })
+            #expect(try !isLaunched(supervisor))
+            try monitor.report(unlocked: [geteuid() + 1])
+            #expect(try eventually { try observer.status().sources.allSatisfy(\.isAvailable) })
+        }
+        try monitor.report(unlocked: [geteuid()])
+        #expect(try eventually { try isLaunched(supervisor) })
+        try supervisor.stop()
+    }
+
     /// A program that cannot run is tried a few times; then the users count as unknowable.
     @Test func aMonitorThatCannotRunHoldsNothingUp() throws {
         let supervisor = try supervisor(MonitorProgram(path: "/nonexistent/nightbell-monitor"))
