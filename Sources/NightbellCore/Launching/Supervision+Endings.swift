@@ -132,13 +132,12 @@ extension Supervision {
             || hasLaunchingObservations(client)
     }
 
-    /// Whether a client that has to be reachable loses that with its process: it loses a socket or its keep-alive
-    /// timeout, or nothing could launch it again.
+    /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout with it, or it
+    /// has to be reachable and nothing could launch it again.
     private func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
-        return isReachable(client)
-            && (record.keepAlive != nil || record.sockets.isEmpty
-                || record.sockets.contains { !sockets[$0.id].survives })
+        return record.keepAlive != nil || record.sockets.contains { !sockets[$0.id].survives }
+            || record.sockets.isEmpty && isReachable(client)
     }
 
     /// Its process is gone; sockets that survive it are kept and watched.

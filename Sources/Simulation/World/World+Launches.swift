@@ -28,9 +28,10 @@ extension World {
             return .parked
         case .memoryPressure:
             guard client.registration.isLaunchable else { return .forgotten }
-            let isWhole =
-                client.timeout == nil && client.hasSurvivors && client.sockets.allSatisfy(\.survives)
-            if client.isReachable, !isWhole { client.launchReasons.insert(.relaunched) }
+            let losesSomething = client.timeout != nil || !client.sockets.allSatisfy(\.survives)
+            if losesSomething || client.isReachable && client.sockets.isEmpty {
+                client.launchReasons.insert(.relaunched)
+            }
             return .parked
         case .hibernation, .exitsOnSuspend:
             client.restsByWish = true

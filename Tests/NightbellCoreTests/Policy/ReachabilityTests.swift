@@ -59,6 +59,18 @@ import Testing
         #expect(bench.counters(client)[.crashes] == 0)
     }
 
+    /// A listening socket needs no mode.
+    @Test func aClientWithoutModesThatLosesASocketToMemoryPressureIsLaunchedAfterIt() throws {
+        var bench = Bench()
+        let client = try bench.register(modes: [], isLaunchable: true)
+        _ = bench.handOver(SocketOffer(tag: .listener), from: client)
+        bench.suspend(client)
+        #expect(bench.turn(.memoryPressure([ClientSize(client, bytes: 1)])).kills == [.memoryPressure])
+        bench.turn(.ended(client, .failed))
+        #expect(launched(bench.pass(.seconds(30))) == [client])
+        #expect(try rejoin(&bench, client, modes: []).map(\.reasons) == [.relaunched])
+    }
+
     @Test func aClientStillReachableAfterMemoryPressureRestsUntilItIsCalled() throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
