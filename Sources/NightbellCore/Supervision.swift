@@ -216,8 +216,8 @@ package struct Supervision: Sendable, Equatable {
         }
     }
 
-    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed or a window is about to end,
-    /// and every client woken in this turn gets all its reasons in one wake.
+    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed, a window is about to end, a ping is
+    /// due, or an upgrade is near; and every client woken in this turn gets all its reasons in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         // Before the keep-alives, which run along with any wake.
@@ -306,6 +306,10 @@ package struct Supervision: Sendable, Equatable {
     }
 
     /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its timer.
+    ///
+    /// Only a client in the background is suspended, and these hold it off: entering the background, an open wake, lingering or
+    /// the pause after a refused attempt (`LifecycleStage.Background`); background tasks and media (`Assertions`); a fetch
+    /// (`isFetching`); the set-up after a launch (`endOfSetUp`); and the end of the supervisor.
     mutating func settle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {

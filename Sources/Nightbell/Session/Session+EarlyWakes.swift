@@ -42,7 +42,7 @@ extension Session {
         guard core.early.isWatching else { return nil }
         guard let epoch = core.early.readyEpoch,
             let conditions = core.wakeWord?.conditions(endingEpoch: epoch),
-            core.notices.isEmpty, !core.sharedState.hasConsumer
+            core.notices.isEmpty, !core.acknowledgements.hasConsumer
         else {
             collectReported(watcher, &core)
             return nil

@@ -181,7 +181,7 @@ extension Session {
         return core.withLock { core in
             guard !Self.isOver(connection, core) else { return nil }
             if notIdle.isEmpty { Self.watchSockets(epoch: epoch, watcher, &core) }
-            core.sharedState.suspensionAnswered()
+            core.acknowledgements.suspensionAnswered()
             // Half of all sleepers are stopped in this call and wake up in it: no cleanup may follow it.
             let isSaid =
                 notIdle.isEmpty && core.outbox.isEmpty && !core.state.holdings.hasProfiles
@@ -218,7 +218,7 @@ extension Session {
 
     private func handled(_ wake: Wake, _ connection: UInt64) {
         let (consumer, delivered) = core.withLock { core in
-            let outcome = core.sharedState.handled(wake, connection: connection)
+            let outcome = core.acknowledgements.handled(wake, connection: connection)
             confirm(outcome.confirm, on: &core)
             guard let delivered = outcome.deliver else {
                 return (nil as CheckedContinuation<Wake?, Never>?, nil as Wake?)
@@ -233,13 +233,13 @@ extension Session {
         if let wakeID { perform([.send(.wakeDone(wakeID))], on: &core) }
     }
 
-    func subscribe() -> UInt64? { core.withLock { $0.sharedState.subscribe() } }
+    func subscribe() -> UInt64? { core.withLock { $0.acknowledgements.subscribe() } }
 
     func unsubscribe(_ subscription: UInt64) {
         if isForked { return }
         let consumer = core.withLock { core -> CheckedContinuation<Wake?, Never>? in
-            guard core.sharedState.isConsumer(subscription) else { return nil }
-            confirm(core.sharedState.unsubscribe(subscription), on: &core)
+            guard core.acknowledgements.isConsumer(subscription) else { return nil }
+            confirm(core.acknowledgements.unsubscribe(subscription), on: &core)
             defer { core.consumer = nil }
             return core.consumer
         }
@@ -252,7 +252,7 @@ extension Session {
                 let answer = core.withLock { core -> Wake?? in
                     // Two tasks share one iterator: the second gets nil.
                     if core.consumer != nil { return .some(nil) }
-                    let offer = core.sharedState.next(subscription)
+                    let offer = core.acknowledgements.next(subscription)
                     confirm(offer.confirm, on: &core)
                     switch offer.next {
                     case .wake(let wake): return wake

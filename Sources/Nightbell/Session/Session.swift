@@ -10,7 +10,7 @@ import NightbellWire
 final class Session: Sendable {
     struct Core {
         var state: SessionState
-        var sharedState = WakeAcknowledgements()
+        var acknowledgements = WakeAcknowledgements()
         var early = EarlyWakes()
         var wakeWord: WakeWord?
         var link: Link?
@@ -178,7 +178,7 @@ final class Session: Sendable {
                 actions += flush(&core)
             }
         }
-        if core.state.closure != nil { core.sharedState.close() }
+        if core.state.closure != nil { core.acknowledgements.close() }
         let deadline = core.state.nextDeadline
         if deadline != core.armed {
             core.armed = deadline
@@ -193,7 +193,7 @@ final class Session: Sendable {
         let unsent = Set(core.outbox.map(\.message.request))
         var again = repetitions.filter { $0.message.request == 0 || !unsent.contains($0.message.request) }
             .map { (message: $0.message, descriptors: $0.descriptors) }
-        if let done = core.sharedState.lastConfirmed { again.append((.wakeDone(done), [])) }
+        if let done = core.acknowledgements.lastConfirmed { again.append((.wakeDone(done), [])) }
         again.append((last, []))
         core.outbox.insert(contentsOf: again, at: 0)
     }
@@ -230,7 +230,7 @@ final class Session: Sendable {
     private func disconnect(_ core: inout Core) {
         core.outbox = []
         core.watchesWritable = false
-        core.sharedState.connectionLost()
+        core.acknowledgements.connectionLost()
         core.early.connectionLost()
         core.wakeWord = nil
         core.preparedEpoch = nil
@@ -247,11 +247,11 @@ final class Session: Sendable {
         callForAttention(&core)
         switch notice {
         case .wake:
-            core.sharedState.woken()
+            core.acknowledgements.woken()
             core.early.suspensionOver()
         case .suspendCancelled:
             core.early.suspensionOver()
-            return core.sharedState.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
+            return core.acknowledgements.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
         case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
             .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
             break

@@ -54,7 +54,8 @@ package struct ClientView: Sendable {
         package var isQuit: Bool
     }
 
-    /// Reasons that keep a background client from being suspended, besides tasks and media.
+    /// Reasons that keep a background client from being suspended, besides tasks, media and a fetch: all are in
+    /// `Supervision.settle`.
     package struct Holds: OptionSet, Sendable {
         package let rawValue: UInt8
 

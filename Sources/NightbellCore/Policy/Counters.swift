@@ -9,7 +9,7 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case crashes
     case hibernations
     case endedUnderPressure
-    /// A wake with several reasons counts once here, and once for each of them.
+    /// A wake with several reasons counts once here, and once for each of them. One that the next worker repeats counts again.
     case wakes
     case wakesSocket
     case wakesKeepAlive

@@ -1,4 +1,5 @@
-/// When a keep-alive handler may run: not before `earliest`, never after `latest`.
+/// When a keep-alive handler is to run: from `earliest` to `latest`. It runs earlier only before the machine sleeps, and a
+/// later run is counted as late.
 package struct Window: Sendable, Equatable {
     package var earliest: Instant
     package var latest: Instant

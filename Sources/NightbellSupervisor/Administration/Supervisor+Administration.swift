@@ -397,6 +397,7 @@ extension ClientView {
         if holds.contains(.linger) { names.append("lingering") }
         if holds.contains(.settingUp) { names.append("setting up") }
         if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
+        if state == .background, fetch?.isRunning == true { names.append("a fetch") }
         if state == .background, let media { names.append("media: \(media.text)") }
         if isSilent { return "its program does not speak to Nightbell" }
         if launches.hibernates { names.append("to be ended instead of suspended") }

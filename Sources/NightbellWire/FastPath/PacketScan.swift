@@ -62,7 +62,7 @@ package struct PacketScan {
             guard let value = reader.varint() else { throw .malformed }
             number = value
         case 1: try skip(8, &reader)
-        case 2:
+        case 2:  // Hello; its field 5 is the launch specification
             guard let end = reader.end() else { throw .malformed }
             return (tag >> 3, end)
         case 5: try skip(4, &reader)
@@ -87,21 +87,21 @@ package struct PacketScan {
             try each(&reader, end) { (scan, field, reader, end) throws(Refusal) in
                 if field == 5 { try scan.count(&reader, end) }
             }
-        case 3:
+        case 3:  // HandOver; its field 1 is a socket
             isForClients = true
             sockets = sockets ?? 0
             try each(&reader, end) { (scan, field, reader, end) throws(Refusal) in
                 if field == 1 { try scan.lookAtSocket(&reader, end) }
             }
-        case 14:
+        case 14:  // ReadyToSuspend
             isForClients = true
             try count(&reader, end)
-        case 16:
+        case 16:  // SaveState, which has a limit of its own
             isForClients = true
-        case 4...21:
+        case 4...21:  // other messages of clients
             isForClients = true
             try requireShort(length)
-        case 30, 32...127:
+        case 30, 32...127:  // RestartNoted, and administration
             try requireShort(length)
         default:
             // From another version: it is skipped, and refused if the packet has no other field.

@@ -63,7 +63,9 @@ import Testing
     @Test func aClientWithoutModesThatLosesASocketToMemoryPressureIsLaunchedAfterIt() throws {
         var bench = Bench()
         let client = try bench.register(modes: [], isLaunchable: true)
-        _ = bench.handOver(SocketOffer(tag: .listener), from: client)
+        let listener = SocketOffer(tag: .listener, isListening: true, isConnected: false)
+        let adoption = bench.handOver(listener, from: client)
+        _ = try #require(adoption).get()
         bench.suspend(client)
         #expect(bench.turn(.memoryPressure([ClientSize(client, bytes: 1)])).kills == [.memoryPressure])
         bench.turn(.ended(client, .failed))
