@@ -29,6 +29,13 @@ package struct ProcessHandle: ~Copyable, Sendable {
         _ = try systemCall("pidfd_send_signal") { clinux_pidfd_send_signal(rawValue, number) }
     }
 
+    /// Signals all processes of the group that this process leads; `EINVAL`: the kernel is older than 6.9; `ESRCH`: it leads
+    /// none, or has ended and was waited for.
+    package borrowing func signalGroup(_ number: CInt) throws(SystemError) {
+        let rawValue = pidfd.rawValue
+        _ = try systemCall("pidfd_send_signal") { clinux_pidfd_signal_group(rawValue, number) }
+    }
+
     /// The pidfd's number, for as long as this value lives.
     package var pidfdValue: CInt { pidfd.rawValue }
 

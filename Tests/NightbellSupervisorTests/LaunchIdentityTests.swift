@@ -194,6 +194,23 @@ import Testing
         try supervisor.stop()
     }
 
+    @Test func aQuitBeforeHelloEndsTheProgramOfALaunchedShell() throws {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
+        let marker = directory + ".child"
+        defer { unlink(marker) }
+        actor.program = "/bin/sh"
+        actor.arguments = ["-c", "sleep 1000 & echo $! > \(marker).new; mv \(marker).new \(marker); wait"]
+        let declaration = try actor.declaration()
+        let supervisor = try TestSupervisor(directory: directory) { $0.declarations = [declaration] }
+        #expect(eventually { access(marker, R_OK) == 0 })
+        let child = try #require(pid_t(try String(contentsOfFile: marker, encoding: .utf8).dropLast()))
+        let process = try ProcessHandle(opening: child)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        #expect(!Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        try supervisor.stop()
+    }
+
     // MARK: Programs that never say Hello
 
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {

@@ -73,6 +73,13 @@ static inline int clinux_pidfd_send_signal(int pidfd, int signal_number) {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, 0);
 }
 
+// The same for all processes of the group that the process leads: 0, or -1 and errno; EINVAL: the kernel is older than 6.9.
+static inline int clinux_pidfd_signal_group(int pidfd, int signal_number) {
+    enum { pidfd_signal_process_group = 4 };
+    return (int)syscall(
+        SYS_pidfd_send_signal, pidfd, signal_number, (void *)0, pidfd_signal_process_group);
+}
+
 // accept4(2), close-on-exec and non-blocking: a descriptor, or -1 and errno.
 static inline int clinux_accept(int fd) {
     return (int)syscall(SYS_accept4, fd, (void *)0, (void *)0, SOCK_CLOEXEC | SOCK_NONBLOCK);

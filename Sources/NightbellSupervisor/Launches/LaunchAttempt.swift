@@ -81,7 +81,16 @@ final class LaunchAttempt {
         return outcome
     }
 
-    func kill() throws(SystemError) { try process.signal(SIGKILL) }
+    /// Kills it with the processes that it has started: one of them may be about to say Hello. A kernel before 6.9 kills only
+    /// the first.
+    func kill() throws(SystemError) {
+        do {
+            try process.signalGroup(SIGKILL)
+        } catch {
+            // It may not lead its group yet.
+            try process.signal(SIGKILL)
+        }
+    }
 
     /// Gives up the launch; the process runs on.
     func end() {
