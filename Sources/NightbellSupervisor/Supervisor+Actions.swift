@@ -111,10 +111,11 @@ extension Supervisor {
 
     static func text(of client: ClientID) -> String { "c" + String(client.rawValue, radix: 16) }
 
-    /// Sends a client a message; afterwards tells it, if it does not know yet, that another worker serves it.
+    /// Sends a client a message; before, tells it, if it does not know yet, that another worker serves it.
     private func notify(
         _ connection: Connection, _ client: ClientID, _ notice: Notice, _ work: ActionBuffer
     ) {
+        if connection.owesRestart { announceRestart(connection) }
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
             let isUsual =
@@ -131,7 +132,6 @@ extension Supervisor {
         } else {
             send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
         }
-        if connection.owesRestart { announceRestart(connection) }
     }
 
     private func sendAnswer(_ client: ClientID, _ answer: Answer, _ key: RequestKey) {
