@@ -7,6 +7,8 @@ import Yams
 package struct ManifestFile: Sendable {
     /// A longer file is refused.
     package static let sizeLimit = 1 << 20
+    /// The most problems of a file that are reported one by one.
+    package static let problemLimit = 100
 
     /// The valid manifests.
     package private(set) var manifests: [Manifest] = []
@@ -90,6 +92,11 @@ package struct ManifestFile: Sendable {
         }
         refuseNamesakes()
         problems.sort { ($0.line ?? 0, $0.key) < ($1.line ?? 0, $1.key) }
+        let more = problems.count - Self.problemLimit
+        if more > 0 {
+            problems.removeLast(more)
+            problems.append(ManifestProblem(path, "has \(more) more mistakes"))
+        }
     }
 
     private static func documents(of text: String) throws -> [Node] {

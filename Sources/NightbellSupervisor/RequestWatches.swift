@@ -24,26 +24,32 @@ private struct SignalWatches: ~Copyable {
 struct RequestWatches: ~Copyable {
     private let stop: Watch
     private let memory: Watch
+    private let reloaded: Watch
     private let stopSignals: SignalWatches
     private let reloadSignals: SignalWatches
 
     /// - Parameters:
     ///   - stop: is signalled when the supervisor is to stop.
     ///   - memory: is signalled when memory is short.
+    ///   - reloaded: is signalled when the configuration has been read again.
     init(
         _ configuration: SupervisorConfiguration, stop: borrowing EventDescriptor,
-        memory: borrowing EventDescriptor, _ loop: LoopExecutor
+        memory: borrowing EventDescriptor, reloaded: borrowing EventDescriptor, _ loop: LoopExecutor
     ) throws(LoopError) {
         let stopWatch = try loop.watch(
             stop.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
         let memoryWatch = try loop.watch(
             memory.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
+        let reloadedWatch = try loop.watch(
+            reloaded.rawValue, .read, .persistent, token: WatchToken(.reloaded).rawValue)
         let stopSignals = try SignalWatches(configuration.stopSignals, .signal, loop)
         let reloadSignals = try SignalWatches(configuration.reloadSignals, .reload, loop)
         try stopWatch.arm()
         try memoryWatch.arm()
+        try reloadedWatch.arm()
         self.stop = stopWatch
         self.memory = memoryWatch
+        self.reloaded = reloadedWatch
         self.stopSignals = stopSignals
         self.reloadSignals = reloadSignals
     }

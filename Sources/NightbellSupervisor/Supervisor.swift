@@ -17,6 +17,7 @@ public actor Supervisor {
     nonisolated let loop: LoopExecutor
     private nonisolated let stopRequest: EventDescriptor
     nonisolated let memoryRequest: EventDescriptor
+    let configurationReader: ConfigurationReader
     var configuration: SupervisorConfiguration
     let logger: Logger
     /// In elapsed time.
@@ -141,8 +142,10 @@ public actor Supervisor {
             timer = try TurnTimer(loop)
             stopRequest = try EventDescriptor()
             memoryRequest = try EventDescriptor()
+            configurationReader = try ConfigurationReader()
             requestWatches = try RequestWatches(
-                configuration, stop: stopRequest, memory: memoryRequest, loop)
+                configuration, stop: stopRequest, memory: memoryRequest,
+                reloaded: configurationReader.finished, loop)
             switch startup.listener.take() {
             case .some(let listener):
                 acceptance = try Acceptance(listener, loop)
@@ -358,6 +361,8 @@ public actor Supervisor {
             beginLameDuck()
         case .reload:
             reloadUnasked()
+        case .reloaded:
+            continueReload()
         case .connectionReadable:
             if let connection = connections[token] { connectionReadable(connection) }
         case .connectionWritable:

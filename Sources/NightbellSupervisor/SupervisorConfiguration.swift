@@ -65,7 +65,7 @@ public struct SupervisorConfiguration: Sendable {
     public var pagesOut = false
     /// Signals, such as `SIGHUP`, that call `reload`.
     package var reloadSignals: [Int32] = []
-    /// Reads the configuration again; nil: it has no source to read again.
+    /// Reads the configuration again, on any thread, one call at a time; nil: it has no source to read again.
     package var reload: (@Sendable () -> Reloaded)?
     /// Clients that are known before they connect.
     package var declarations: [Declaration] = []

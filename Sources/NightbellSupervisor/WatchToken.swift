@@ -15,6 +15,8 @@ struct WatchToken: Sendable {
         case offloadedSocket
         /// The reload signal.
         case reload
+        /// The configuration has been read again.
+        case reloaded
         /// The connection to the monitor of the machine.
         case monitor
         case monitorExit

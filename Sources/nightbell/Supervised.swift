@@ -21,10 +21,10 @@ struct SupervisorOptions: ParsableArguments {
     ///
     /// - Parameter client: the client of the request, to suggest another name if there is none of this one.
     func withSupervisor(
-        about client: String? = nil, _ body: (consuming Administration) throws(NightbellError) -> Void
+        about client: String? = nil, within time: Duration = .seconds(5), _ body: (consuming Administration) throws(NightbellError) -> Void
     ) throws(ExitCode) {
         do {
-            try body(try Administration(socketPath: socket))
+            try body(try Administration(socketPath: socket, requestTimeout: time))
         } catch {
             let missing = error.code == .noSuchClient ? client : nil
             complain(error.description + (missing.map { suggestion(for: $0) } ?? ""))

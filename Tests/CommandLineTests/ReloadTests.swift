@@ -157,6 +157,27 @@ struct ReloadTests {
         #expect(try stage.nightbell("list").output.contains("org.example.one"))
     }
 
+    @Test("Others are served while long files are read")
+    func longFiles() throws {
+        let manifests = try TemporaryDirectory()
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
+        let lines = (0..<20_000).map { "key\($0): x" }
+        let path = manifests.file("long.yaml")
+        try Data(lines.joined(separator: "\n").utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o644)
+        let reload = try Program(Program.product("nightbell"), ["reload", "--socket", stage.socket])
+        var answers = 0
+        while reload.output.isEmpty, answers < 100 {
+            #expect(try stage.nightbell("status").code == 0)
+            if reload.output.isEmpty { answers += 1 }
+        }
+        // If it were read in between, one of them would wait for all of it.
+        #expect(answers >= 3)
+        let outcome = try reload.outcome()
+        #expect(outcome.code == 1)
+        #expect(outcome.output.contains("has 19902 more mistakes"), "\(outcome.output.suffix(1_000))")
+    }
+
     @Test("A client that sleeps without a process is relaunched as it is declared now")
     func change() throws {
         let manifests = try TemporaryDirectory()

@@ -189,6 +189,16 @@ struct ManifestTests {
         #expect(file.problems.map(\.line) == distinct.indices.map { $0 + 1 })
     }
 
+    @Test("Of many mistakes the first ones are reported, and the number of the others")
+    func many() {
+        let limit = ManifestFile.problemLimit
+        let lines = (0..<limit + 7).map { "key\($0): x" }
+        let file = read("identifier: a\ncommand: [/p]\n" + lines.joined(separator: "\n") + "\n")
+        #expect(file.problems.count == limit + 1)
+        #expect(file.problems.dropLast().map(\.line) == (3..<limit + 3).map { $0 })
+        #expect(file.problems.last?.description == "m.yaml: has 7 more mistakes")
+    }
+
     @Test("Missing keys are reported, and text that is no manifest")
     func structure() {
         #expect(read("modes: [voip]\n").problems.map(\.key) == ["command", "identifier"])

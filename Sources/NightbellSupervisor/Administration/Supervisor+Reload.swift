@@ -1,3 +1,4 @@
+import EventLoop
 import Keeper
 import Launching
 import Logging
@@ -15,17 +16,38 @@ extension Supervisor {
             let error = WireError(.reloadFailed, "the supervisor was not configured by a file")
             return answer(connection, request, .error(error))
         }
-        var reloaded = read()
-        guard apply(&reloaded) else {
-            let error = WireError(.reloadFailed, reloaded.problems.first ?? "")
-            return answer(connection, request, .error(error))
+        connection.isPaused = true
+        connection.readable.disarm()
+        configurationReader.read(for: [(connection.key, request)], read)
+    }
+
+    /// A signal asks for it.
+    func reloadUnasked() {
+        guard let read = configuration.reload else { return }
+        configurationReader.read(for: [], read)
+    }
+
+    /// The files have been read.
+    func continueReload() {
+        guard var (reloaded, requests, next) = configurationReader.take() else { return }
+        let body: WireSupervisorMessage.OneOf_Body
+        if apply(&reloaded) {
+            var report = WireReloaded()
+            var room = Self.roomForReport
+            report.problems = Self.beginning(of: reloaded.problems, &room)
+            report.kept = Self.beginning(of: reloaded.kept, &room)
+            report.changed = Self.beginning(of: reloaded.changed, &room)
+            body = .reloaded(report)
+        } else {
+            body = .error(WireError(.reloadFailed, reloaded.problems.first ?? ""))
         }
-        var report = WireReloaded()
-        var room = Self.roomForReport
-        report.problems = Self.beginning(of: reloaded.problems, &room)
-        report.kept = Self.beginning(of: reloaded.kept, &room)
-        report.changed = Self.beginning(of: reloaded.changed, &room)
-        answer(connection, request, .reloaded(report))
+        for (key, request) in requests {
+            guard let connection = connections[key] else { continue }
+            connection.isPaused = false
+            answer(connection, request, body)
+            if !connection.isHungUp, connection.listing == nil { readAgain(connection) }
+        }
+        if let next, let read = configuration.reload { configurationReader.read(for: next, read) }
     }
 
     /// The bytes of all lines of a report, which is one packet.
@@ -44,13 +66,6 @@ extension Supervisor {
             left.append(line)
         }
         return left
-    }
-
-    /// A signal asks for it.
-    func reloadUnasked() {
-        guard let read = configuration.reload else { return }
-        var reloaded = read()
-        _ = apply(&reloaded)
     }
 
     /// Applies what can be applied, logs it, and adds the consequences for clients to the report. False:
