@@ -257,7 +257,8 @@ package enum Keys {
             "Observations of one client."),
         .count(
             "quotas.observationsPerUser", \.supervision.quotas.observationsPerUser, 0...100_000,
-            "Observations of one uid. They may name 32 devices or characteristics; of all 128 of a kind."),
+            "Observations of one uid. They may name 32 devices or characteristics; fewer, but some, while other uids "
+                + "name many."),
         .count(
             "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,
             "The size of the state that a client may save for its next process."),

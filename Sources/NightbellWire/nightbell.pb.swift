@@ -608,7 +608,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// no fetch is going on that this wake told of
   case noFetch // = 59
 
-  /// the quota of this client or uid, or all that can be observed
+  /// of this client or uid; a uid may name fewer devices while others name many
   case tooManyObservations // = 60
 
   /// of this client, or that cannot happen to its subject

@@ -5,7 +5,7 @@
 extension Supervision {
     /// The monitor of the machine observes no more objects of a kind.
     package static let mostPaths = 128
-    /// A uid's share of these, for all kinds together, so that none uses up the places of the others.
+    /// Of one uid, for all kinds together. So many of each kind are kept for administrators.
     private static let mostPathsOfUser = 32
 
     // MARK: Requests
@@ -50,17 +50,25 @@ extension Supervision {
         let count = (users[user]?.observations ?? 0) - replaced
         guard count < settings.quotas.observationsPerUser else { return false }
         guard let kind = subject.pathKind else { return true }
-        var (ownPaths, allPaths) = (0, 0)
+        var (ownPaths, othersPaths, allPaths) = (0, 0, 0)
         for (path, slots) in observations.observers {
             let slots = slots.filter { $0 != client.slot || own.contains { $0.subject == path } }
             guard !slots.isEmpty else { continue }
-            let isOwn = slots.contains { clients.id(inSlot: $0).map { clients[$0].user } == user }
-            if isOwn, path == subject { return true }
-            if isOwn { ownPaths += 1 }
-            if path.pathKind == kind { allPaths += 1 }
+            let observers = slots.compactMap { clients.id(inSlot: $0).map { clients[$0].user } }
+            if observers.contains(user) {
+                if path == subject { return true }
+                ownPaths += 1
+            }
+            guard path.pathKind == kind else { continue }
+            allPaths += 1
+            if observers.contains(where: { $0 != user && !settings.isAdministrator($0) }) { othersPaths += 1 }
         }
         // Those of others count whether this is one of them or not: the answer does not tell.
-        return ownPaths < Self.mostPathsOfUser && allPaths < Self.mostPaths
+        if settings.isAdministrator(user) {
+            return ownPaths < Self.mostPathsOfUser && allPaths < Self.mostPaths
+        }
+        // Whatever the others have, there is something left for the next one: a third of the rest.
+        return ownPaths < (Self.mostPaths - Self.mostPathsOfUser - othersPaths) / 3
     }
 
     private mutating func set(_ own: [Observation], of client: ClientID) {

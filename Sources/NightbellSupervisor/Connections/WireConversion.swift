@@ -230,7 +230,11 @@ extension WireError {
                     "the client has no observation of this name to which that can happen"
                 )
             case .tooManyObservations:
-                (.tooManyObservations, "this client, or user, observes as much as it may")
+                (
+                    .tooManyObservations,
+                    "this client or its user observes as much as it may now; devices and characteristics of one "
+                        + "user count over all its clients"
+                )
             case .illegalState(let state):
                 (.illegalState, "not possible while the client is \(state.name)")
             case .notPollable:

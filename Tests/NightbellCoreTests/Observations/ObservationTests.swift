@@ -72,7 +72,7 @@ struct ObservationTests {
             $0.quotas.observationsPerUser = 128
         }
         let modes: Modes = [.location, .bluetoothCentral, .externalAccessory]
-        let clients = try [1, 1, 2, 3, 4, 5, 6].map { try bench.register(user: UserID($0), modes: modes) }
+        let clients = try [1, 1, 2].map { try bench.register(user: UserID($0), modes: modes) }
         func observe(_ name: String, _ subject: Subject, _ index: Int) -> Answer? {
             bench.say(.observe(name: name, subject), from: clients[index])
             return bench.answer
@@ -93,17 +93,32 @@ struct ObservationTests {
         #expect(observe("more", .bluetoothDevice(Self.device + "/0"), 1) == .done, "its user observes it")
         #expect(observe("path.0", .accessory("/dev/more"), 0) == refused, "the other still observes it")
         #expect(observe("path.1", .accessory("/dev/more"), 0) == .done)
-        // The machine's places are full: whether another observes a device makes no difference.
-        for index in 2..<6 {
-            for number in 0..<32 {
-                #expect(
-                    observe("\(number)", .accessory("/dev/\(index).\(number)"), index)
-                        == (index == 5 && number == 31 ? refused : .done))
-            }
+        // Whether another user observes a device makes no difference for one that has no place left.
+        for number in 0..<31 { #expect(observe("\(number)", .accessory("/dev/2.\(number)"), 2) == .done) }
+        #expect(observe("it", .accessory("/dev/more"), 2) == refused)
+        #expect(observe("it", .accessory("/dev/new"), 2) == refused)
+    }
+
+    /// A uid gets a third of the places that the others have left, and administrators have some of their own.
+    @Test func everyUserGetsPlaces() throws {
+        var bench = Bench {
+            $0.quotas.observationsPerClient = 128
+            $0.quotas.observationsPerUser = 128
+            $0.administrator = 999
         }
-        #expect(observe("it", .accessory("/dev/more"), 6) == refused)
-        #expect(observe("it", .accessory("/dev/new"), 6) == refused)
-        #expect(observe("it", .bluetoothDevice(Self.device + "/0"), 6) == .done, "another kind")
+        func places(of user: UserID) throws -> Int {
+            let client = try bench.register(user: user, modes: .externalAccessory)
+            return try #require(
+                (0...128).first { number in
+                    bench.say(
+                        .observe(name: "\(number)", .accessory("/dev/\(user).\(number)")), from: client)
+                    return bench.answer == .refused(.tooManyObservations)
+                })
+        }
+        #expect(try (1...10).map { try places(of: $0) } == [32, 21, 14, 9, 6, 4, 3, 2, 1, 1])
+        #expect(try places(of: 0) == 32, "administrators' places were taken by users")
+        // Of the places of users three are left, which are enough for one.
+        #expect(try [places(of: 999), places(of: 11), places(of: 12)] == [3, 1, 0])
     }
 
     @Test func oneIsReplacedAtTheQuota() throws {
