@@ -17,8 +17,7 @@ final class Accessory: Service {
         accessory.client = client
         try client.observe("reader", .accessory(path: path))
         accessory.open()
-        try client.enterBackground()
-        report("is in the background")
+        try enterBackground(client)
         try loop.run(client)
     }
 

@@ -7,6 +7,6 @@ func watchBluetooth(_ paths: [String]) throws -> Client {
     let client = try Client(configuration("bluetooth", [.bluetoothCentral]), handlers: handlers())
     try client.observe("device", .bluetoothDevice(path: paths[0]))
     try client.observe("heart rate", .characteristic(path: paths[1]))
-    try client.enterBackground()
+    try enterBackground(client)
     return client
 }

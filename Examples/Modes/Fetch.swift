@@ -9,6 +9,6 @@ func fetchNow() throws -> Client {
     }
     let client = try Client(configuration("fetch", [.fetch]), handlers: handlers)
     try client.setMinimumFetchInterval(.minimum)
-    try client.enterBackground()
+    try enterBackground(client)
     return client
 }

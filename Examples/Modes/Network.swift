@@ -8,6 +8,6 @@ func followNetwork() throws -> Client {
         report("has another network, with \(lost.count) sockets lost")
     }
     let client = try Client(configuration("network", [.voip]), handlers: handlers)
-    try client.enterBackground()
+    try enterBackground(client)
     return client
 }

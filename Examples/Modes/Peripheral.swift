@@ -23,17 +23,18 @@ final class Peripheral: Service {
         let loop = Loop(peripheral)
         let client = try loop.makeClient("peripheral", [.bluetoothPeripheral])
         _ = try client.handOver(sd_bus_get_fd(peripheral.bus), as: .device, name: "system bus")
-        try client.enterBackground()
-        report("is in the background")
+        try enterBackground(client)
         try loop.run(client)
     }
 
     private init(_ adapter: String) {
+        guard sd_bus_object_path_is_valid(adapter) > 0 else {
+            fail("\(adapter) is not the path of an object, such as /org/bluez/hci0", EX_DATAERR)
+        }
         self.adapter = adapter
         var made: OpaquePointer?
         guard sd_bus_open_system(&made) >= 0, let bus = made else {
-            report("cannot connect to the system bus")
-            exit(EX_UNAVAILABLE)
+            fail("There is no system bus", EX_UNAVAILABLE)
         }
         self.bus = bus
         let context = Unmanaged.passUnretained(self).toOpaque()

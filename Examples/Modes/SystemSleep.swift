@@ -6,6 +6,6 @@ func runBeforeSleep() throws -> Client {
     try client.setKeepAliveTimeout(client.minimumKeepAliveTimeout) {
         report("keeps its account alive")
     }
-    try client.enterBackground()
+    try enterBackground(client)
     return client
 }

@@ -3,21 +3,33 @@ import Nightbell
 
 // One small client for each reason to wake. `Package.swift` of a program of your own needs only the product `Nightbell`.
 let arguments = CommandLine.arguments.dropFirst()
-let client =
+let client = start()
+while true { pause() }
+
+func start() -> Client {
+    do {
+        return try example()
+    } catch let error as NightbellError where error.code == .invalidArgument {
+        fail("\(error)", EX_DATAERR)
+    } catch {
+        fail("\(error)", EX_UNAVAILABLE)
+    }
+}
+
+func example() throws -> Client {
     switch arguments.first {
     case "fetch": try fetchNow()
     case "network": try followNetwork()
     case "sleep": try runBeforeSleep()
     case "unlock": try waitForUnlock()
     case "audio": try play(Array(arguments.dropFirst()))
-    case "location": try watchHome()
+    case "location": try followLocation(Array(arguments.dropFirst()))
     case "bluetooth": try watchBluetooth(Array(arguments.dropFirst()))
     case "peripheral": try Peripheral.run(onlyArgument())
     case "accessory": try Accessory.run(onlyArgument())
     default: explain()
     }
-report("is in the background")
-while true { pause() }
+}
 
 func onlyArgument() -> String {
     guard arguments.count == 2, let argument = arguments.last else { explain() }
@@ -27,13 +39,26 @@ func onlyArgument() -> String {
 func explain() -> Never {
     print(
         """
-        usage: mode-example fetch | network | sleep | unlock | location
+        usage: mode-example fetch | network | sleep | unlock
+               mode-example location [home | significant | continuous | foreground]
                mode-example audio COMMAND [ARGUMENTS]
                mode-example bluetooth DEVICE CHARACTERISTIC
                mode-example peripheral ADAPTER
                mode-example accessory PATH
         """)
     exit(EX_USAGE)
+}
+
+/// Says in one line why it cannot go on.
+func fail(_ reason: String, _ code: CInt) -> Never {
+    let line = "mode-example: \(reason)\n"
+    write(STDERR_FILENO, line, line.utf8.count)
+    exit(code)
+}
+
+func enterBackground(_ client: Client) throws {
+    try client.enterBackground()
+    report("is in the background")
 }
 
 /// Prints what happens, behind the seconds since the machine was started.
