@@ -25,6 +25,7 @@ struct QuietSupervisorTests {
 
     /// Waits until nothing has run for a while, and then that nothing runs for ten seconds.
     private func staysQuiet(_ supervisor: SupervisorProcess, monitors: Int) throws {
+        _ = deviceDirectory
         // Those of sessions end when no client needs them.
         let hasSettled = try eventually(within: 60_000) { try supervisor.processes().count == 2 + monitors }
         try check(hasSettled, "processes: \(try supervisor.processes())")

@@ -12,14 +12,25 @@ struct SessionTests {
     private static let path = "/org/mpris/MediaPlayer2"
     private static let player = "org.mpris.MediaPlayer2.Player"
 
-    /// One of the accounts that every machine has: a bus does not run as a user without one.
-    private struct User {
+    /// One of the accounts that every machine has (a bus does not run as a user without one), and that no other test uses.
+    private final class User {
         let number: uid_t
         let bus: PrivateBus
+        private let claim: SeqPacketSocket
 
-        init(_ number: uid_t) throws {
-            self.number = number
-            bus = try PrivateBus(user: number)
+        init() throws {
+            for number in uid_t(1)...13 where getpwuid(number) != nil {
+                // The name is taken until this ends, whichever process has it.
+                guard
+                    let claim = try? SeqPacketSocket.listen(
+                        path: "@nightbell-test-uid-\(number)", mode: 0o600)
+                else { continue }
+                self.number = number
+                self.claim = claim
+                bus = try PrivateBus(user: number)
+                return
+            }
+            throw SupportError(text: "all accounts are in use")
         }
 
         var identity: [String] {
@@ -92,8 +103,8 @@ struct SessionTests {
 
     @Test("The media of a user's session keeps that user's clients awake, and no other's")
     func sessions() throws {
-        let alice = try User(5)
-        let bob = try User(9)
+        let alice = try User()
+        let bob = try User()
         // Without PipeWire the end of a player's word is no silence: its client is held awake for that time.
         let supervisor = try SupervisorProcess(["budgets.mediaHold=2s"])
         func show(_ client: Client) throws -> String { try supervisor.show(client.name) }

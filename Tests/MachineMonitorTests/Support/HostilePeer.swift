@@ -72,7 +72,8 @@ final class HostilePeer {
             return message
 
         daemon = bus.get_object('org.freedesktop.DBus', '/org/freedesktop/DBus')
-        process, seen = daemon.GetConnectionUnixProcessID(target), set(bus.list_names())
+        seen = set(bus.list_names())
+        process = daemon.GetConnectionUnixProcessID(target) if attack == 'chase' else 0
 
         def find():
             global target, forgery

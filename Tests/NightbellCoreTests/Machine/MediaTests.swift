@@ -81,6 +81,24 @@ struct MediaTests {
         #expect(state(player) == .suspending)
     }
 
+    /// Without PipeWire the end of a player's word proves no silence, however short it was.
+    @Test mutating func aPlayerThatStopsCountsForTheHold() throws {
+        bench = Bench { $0.budgets.mediaHold = .seconds(20) }
+        let client = try bench.register()
+        report(nil, playing: [client])
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        bench.pass(.seconds(100))
+        report(nil)
+        // Another report without it is no news of it.
+        bench.pass(.seconds(10))
+        report(nil)
+        bench.pass(.milliseconds(9_999))
+        #expect(state(client) == .background)
+        bench.pass(.milliseconds(1))
+        #expect(state(client) == .suspending)
+    }
+
     /// Its monitor is being replaced: the last state holds, for a bounded time.
     @Test(arguments: [Knowledge<MediaFact>.unknown, .unavailable, .known(MediaFact(streaming: nil))])
     func theUnknownIsNotSilence(_ unknown: Knowledge<MediaFact>) throws {

@@ -277,6 +277,26 @@ struct LaunchTests {
         #expect(launched(bench.turn(.fired(socket, .readable))) == [client])
     }
 
+    @Test("The modes that were declared hold until a process says Hello, with its own")
+    func declaredModes() throws {
+        var bench = Bench()
+        let identifier = try #require(ClientIdentifier("a.b"))
+        var registration = Registration(identifier: identifier, user: 1_000, modes: [.voip, .location])
+        registration.isLaunchable = true
+        let client = try #require(launched(bench.turn(.launch(registration, nil))).first)
+        func modes() -> Modes? { bench.core.view(of: client, at: bench.now)?.modes }
+        #expect(modes() == [.voip, .location])
+        registration.modes = [.voip, .audio]
+        bench.turn(.rejoined(client, registration, Bench.key))
+        #expect(modes() == [.voip, .audio] && bench.core.needsMedia(of: 1_000))
+        bench.say(.observe(name: "it", .location(LocationService(.significantChange))), from: client)
+        #expect(bench.answer == .refused(.modeRequired(.location)))
+        // The next process is launched as what the last one was.
+        bench.turn(.ended(client, .failed))
+        #expect(launched(bench.pass(.milliseconds(250))) == [client])
+        #expect(modes() == [.voip, .audio])
+    }
+
     @Test("A keep-alive timeout that was declared holds from each launch on")
     func declaredKeepAlive() throws {
         var bench = Bench()
