@@ -47,7 +47,7 @@ import Testing
         #expect(share.spend(1, at: start + 20 * TimeShare.window) == nil)
     }
 
-    @Test("The age of a series of pauses is known, until a window passes without one")
+    @Test("The age of a series of pauses is known, until some windows pass without one")
     func series() {
         var share = TimeShare()
         let start = TimeShare.window * 5
@@ -55,10 +55,14 @@ import Testing
             #expect(share.spend(TimeShare.most, at: start + Int64(window) * TimeShare.window) != nil)
             #expect(share.excessSince == start)
         }
-        // It is within the share, and too much a window later.
-        let quiet = start + 10 * TimeShare.window
-        #expect(share.spend(1, at: quiet) == nil)
-        #expect(share.spend(TimeShare.most, at: quiet + TimeShare.window) != nil)
-        #expect(share.excessSince == quiet + TimeShare.window)
+        // The last pause has ended late.
+        let late = start + 50 * TimeShare.window
+        share.resume(at: late)
+        #expect(share.spend(1, at: late) == nil)
+        #expect(share.spend(TimeShare.most, at: late + TimeShare.window) != nil)
+        #expect(share.excessSince == start)
+        let quiet = late + 2 * TimeShare.window + TimeShare.longestGap
+        #expect(share.spend(TimeShare.most, at: quiet) != nil)
+        #expect(share.excessSince == quiet)
     }
 }

@@ -76,6 +76,7 @@ final class BusConnection {
         self.address = address
         self.takesDescriptors = takesDescriptors
         processing = LoopTimer(loop) { [unowned self] in
+            if pausedUntil != nil { share.resume(at: BootClock.now()) }
             pausedUntil = nil
             process()
         }

@@ -6,7 +6,7 @@ package struct TimeShare {
     private var spent: Int64 = 0
     /// The end of the last pause.
     private var resumed: Int64?
-    /// The instant of the first of the present series of pauses: in each window between them the whole share was spent.
+    /// The instant of the first of the present series of pauses, with less than `longestGap` between one and the next.
     package private(set) var excessSince: Int64?
 
     /// In nanoseconds.
@@ -14,6 +14,8 @@ package struct TimeShare {
     package static let most: Int64 = 10_000_000
     /// The longest pause, in windows.
     private static let longestPause: Int64 = 20
+    /// In nanoseconds. On a busy machine it takes more than a window to spend the share.
+    package static let longestGap: Int64 = 3 * window
 
     package init() {}
 
@@ -28,13 +30,16 @@ package struct TimeShare {
         }
         spent += time
         guard spent >= Self.most else { return nil }
-        let isInSeries = resumed.map { windowStart - $0 < Self.window } ?? false
+        let isInSeries = resumed.map { windowStart - $0 < Self.longestGap } ?? false
         if !isInSeries { excessSince = now }
         // An excess over a window's share is taken from the following ones.
         let end = windowStart + Self.window * min(spent / Self.most, Self.longestPause)
         resumed = end
         return end
     }
+
+    /// A pause has ended, perhaps later than it could.
+    package mutating func resume(at now: Int64) { resumed = now }
 
     /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine is part of it.
     package static func processorTime() -> Int64 {
