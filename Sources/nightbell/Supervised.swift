@@ -21,7 +21,8 @@ struct SupervisorOptions: ParsableArguments {
     ///
     /// - Parameter client: the client of the request, to suggest another name if there is none of this one.
     func withSupervisor(
-        about client: String? = nil, within time: Duration = .seconds(5), _ body: (consuming Administration) throws(NightbellError) -> Void
+        about client: String? = nil, within time: Duration = .seconds(5),
+        _ body: (consuming Administration) throws(NightbellError) -> Void
     ) throws(ExitCode) {
         do {
             try body(try Administration(socketPath: socket, requestTimeout: time))

@@ -21,7 +21,8 @@ struct ReloadCommand: ParsableCommand {
 
     func run() throws {
         var isFlawless = true
-        try options.withSupervisor(within: .seconds(60)) { (administration: consuming Administration) throws(NightbellError) in
+        try options.withSupervisor(within: .seconds(60)) {
+            (administration: consuming Administration) throws(NightbellError) in
             let report = try administration.reload()
             isFlawless = report.problems.isEmpty
             emit(options.json ? [report.json.text] : Report.reload(report))
