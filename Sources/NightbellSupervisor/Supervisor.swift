@@ -259,7 +259,8 @@ public actor Supervisor {
 
     private func turn(_ batch: [Ready]) {
         now = Instant(nanoseconds: clocks.read())
-        takeOver()
+        let isFirst = !hasBegun
+        if isFirst { takeOver() }
         updateMachineSleep()
         if isInput(batch) {
             guard handleInput(batch) else { return }
@@ -268,6 +269,7 @@ public actor Supervisor {
         }
         advance()
         housekeep()
+        if isFirst { configuration.onStarted() }
     }
 
     /// Feeds in everything that has happened: fired sockets come before the backlog of the last turn.
