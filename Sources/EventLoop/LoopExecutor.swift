@@ -262,7 +262,6 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     }
 
     private func runJobs() {
-        guard !inbox.isEmpty else { return }
         inbox.drain(into: &jobs)
         let executor = unsafe asUnownedSerialExecutor()
         for job in jobs { unsafe job.runSynchronously(on: executor) }

@@ -58,7 +58,6 @@ package struct Supervision: Sendable, Equatable {
     #if NIGHTBELL_MUTATIONS
         var mutation: Mutation?
     #endif
-    private let isPassed = PassedByAddress()
 
     /// The owner of an identifier, and the client that has it now.
     struct Ownership: Sendable, Equatable {

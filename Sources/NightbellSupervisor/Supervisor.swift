@@ -259,8 +259,7 @@ public actor Supervisor {
 
     private func turn(_ batch: [Ready]) {
         now = Instant(nanoseconds: clocks.read())
-        let isFirst = !hasBegun
-        if isFirst { takeOver() }
+        takeOver()
         updateMachineSleep()
         if isInput(batch) {
             guard handleInput(batch) else { return }
@@ -269,7 +268,6 @@ public actor Supervisor {
         }
         advance()
         housekeep()
-        if isFirst { configuration.onStarted() }
     }
 
     /// Feeds in everything that has happened: fired sockets come before the backlog of the last turn.

@@ -68,6 +68,7 @@ final class Daemon: @unchecked Sendable {
             configuration.onStopping = { manager.stopping() }
             let supervisor = try Supervisor(configuration, logger: logger)
             announceReady(manager, descriptors: Process.descriptorLimit)
+            Process.releaseStartUpCode()
             try supervisor.run()
             logger.notice("stopped")
         } catch {
@@ -113,7 +114,6 @@ final class Daemon: @unchecked Sendable {
         var result = SupervisorConfiguration(
             socketPath: settings.socket, runtimeDirectory: settings.runtimeDirectory)
         result.socketMode = settings.socketMode
-        result.onStarted = { Process.releaseStartUpCode() }
         result.suspension =
             switch settings.suspensionMethod {
             case .auto: .auto

@@ -86,6 +86,9 @@ struct Client: Sendable, Equatable {
 
     var counters: Counters { packedCounters.counters }
 
+    /// The form in which the counters are persisted.
+    var counterWords: ClientStatistics.CounterWords { packedCounters.words }
+
     enum PendingWake: Sendable {
         case new
         /// A previous supervisor process decided it and may have delivered it.

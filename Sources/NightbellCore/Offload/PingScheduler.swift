@@ -12,7 +12,6 @@ struct PingScheduler: Sendable, Equatable {
     private var rate: NoiseRate
     /// The totals of removed sockets.
     private var goneCounters = OffloadCounters()
-    private let isPassed = PassedByAddress()
 
     init(_ settings: Settings) {
         self.settings = settings

@@ -99,9 +99,6 @@ extension Supervision {
 
     // MARK: Persisting
 
-    /// Whether there is anything to persist.
-    package var hasChanges: Bool { !changes.isEmpty }
-
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
     package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
 

@@ -114,7 +114,7 @@ extension Supervision {
 
     /// The counters and latest wakes of a client.
     package func statistics(of id: ClientID) -> ClientStatistics {
-        ClientStatistics(clients[id.id].packedCounters.words, clients[id.id].limiter)
+        ClientStatistics(clients[id.id].counterWords, clients[id.id].limiter)
     }
 
     /// The number of the last wake decided.
@@ -146,7 +146,7 @@ extension Supervision {
 }
 
 extension ClientRow {
-    init(_ client: borrowing Client, _ id: ClientID) {
+    init(_ client: Client, _ id: ClientID) {
         let launches = client.launches
         stage = 0
         failedSuspensions = UInt8(clamping: client.backoff.failures)

@@ -15,7 +15,7 @@ package struct ClientStatistics: Sendable {
 
     package init() {}
 
-    init(_ counters: CounterWords, _ limiter: borrowing WakeLimiter) {
+    init(_ counters: CounterWords, _ limiter: WakeLimiter) {
         for index in counters.indices { words[index] = counters[index] }
         limiter.forEachLatest(Self.wakeCount) { index, wake in
             words[Self.counterCount + index] = UInt64(bitPattern: wake.nanoseconds &+ 1)

@@ -41,7 +41,7 @@ extension Supervision {
     /// A socket refused by the previous supervisor may be adopted now. Notes its token, so that a further repetition gets
     /// the same one.
     mutating func recordAdoption(_ token: SocketToken, at index: Int, _ key: RequestKey, _ client: ClientID) {
-        guard key.isRepeated, wasTakenIn(key, of: client), let index = UInt16(exactly: index) else { return }
+        guard wasTakenIn(key, of: client), let index = UInt16(exactly: index) else { return }
         inherited[client]?.adoptions[.init(request: key.request, index: index)] = token
     }
 

@@ -92,7 +92,7 @@ extension RecoveryLog {
         var isQuit = false
         for identifier in changes.ownerships {
             putOwner(of: identifier, supervision)
-            if supervision.owner(of: identifier)?.isQuit == true { isQuit = true }
+            isQuit = isQuit || supervision.owner(of: identifier)?.isQuit == true
         }
         // Forgetting its client begins in the shared state: without this the quit could be lost on the way.
         if isQuit { flush() }
@@ -165,11 +165,8 @@ extension RecoveryLog {
     ) {
         put(record, of: client)
         // After the record that implies it.
-        if let identifier = supervision.identifier(of: client), let owner = supervision.owner(of: identifier),
-            owner.givenUp == 0, !owner.isQuit
-        {
-            removeOwner(owner.number)
-        }
+        let owner = supervision.identifier(of: client).flatMap { supervision.owner(of: $0) }
+        if let owner, owner.givenUp == 0, !owner.isQuit { removeOwner(owner.number) }
         flush()
     }
 

@@ -30,10 +30,9 @@ extension Supervision {
         }
         if let refusal = offer.refusal { return refusal }
         if offer.survives, !clients[client.id].isLaunchable { return .cannotLaunch }
-        let isFull = clients[client.id].sockets.count >= settings.quotas.socketsPerClient
-        if isFull, !mutated(.exceedsQuota) { return .tooManySockets }
-        let used = users[clients[client.id].user]?.sockets ?? 0
-        guard used < settings.quotas.socketsPerUser else { return .tooManySockets }
+        guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),
+            users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
+        else { return .tooManySockets }
         let stateBytes = Int(clients[client.id].launches.stateBytes)
         if offer.survives, roomForState(of: client, besides: 1) < stateBytes { return .tooManySockets }
         return nil
@@ -41,8 +40,7 @@ extension Supervision {
 
     /// The size of the state that a client's next process can be given with the surviving sockets.
     func roomForState(of client: ClientID, besides others: Int = 0) -> Int {
-        var survivors = others
-        for token in clients[client.id].sockets where sockets[token.id].survives { survivors += 1 }
+        let survivors = clients[client.id].sockets.reduce(others) { $0 + (sockets[$1.id].survives ? 1 : 0) }
         return Settings.Quotas.bytesForNextProcess - survivors * Settings.Quotas.bytesPerSurvivor
     }
 

@@ -137,7 +137,7 @@ extension Supervisor {
 
     /// Removes all that is recorded of a client.
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
-        if var journal { ask { journal.forget(client, identifier, of: $0) } }
+        if var journal { journal.forget(client, identifier, of: supervision) }
         if let attempt = launches.attempt(of: client) { end(attempt) }
         launches.remove(client)
     }

@@ -125,9 +125,9 @@ extension Supervisor {
                 journal.put(SocketRecordBytes(socket: socket, name: parked.name(of: token)), of: token)
             }
         }
-        let canRepeat = record.previous?.wasLaunched == true && connection.launched != nil
-        let new = Journal.ClientRecord(bytes: bytes, connection: connection.socket.rawValue)
-        ask { journal.admit(client, new, canRepeat: canRepeat, of: $0) }
+        journal.admit(
+            client, Journal.ClientRecord(bytes: bytes, connection: connection.socket.rawValue),
+            canRepeat: record.previous?.wasLaunched == true && connection.launched != nil, of: supervision)
     }
 
     /// The client is welcome and has its predecessor's state, or will: the message lies in its queue, even if

@@ -88,7 +88,7 @@ extension Supervisor {
         setRecipe(
             client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
         guard var journal, let bytes = recordBytes(of: client) else { return }
-        ask { journal.declare(client, Journal.ClientRecord(bytes: bytes), of: $0) }
+        journal.declare(client, Journal.ClientRecord(bytes: bytes), of: supervision)
     }
 
     // MARK: A launch

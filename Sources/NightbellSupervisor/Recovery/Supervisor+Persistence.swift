@@ -4,7 +4,6 @@ import NightbellCore
 extension Supervisor {
     /// Persists the changes of the events just handled, before their actions are carried out.
     func persist() {
-        guard ask({ $0.hasChanges }) else { return }
         let identifiers = ask { $0.changedOwnerships }
         if !identifiers.isEmpty { rememberOwnership(identifiers) }
         noteChangedFetches()
@@ -15,7 +14,7 @@ extension Supervisor {
     /// As in `RecoveryLog`; false without a keeper.
     func beginReading(from client: ClientID) -> Bool {
         guard var journal else { return false }
-        return ask { journal.beginReading(from: client, of: $0) }
+        return journal.beginReading(from: client, of: supervision)
     }
 
     func finishReading() {
