@@ -2,7 +2,7 @@ import CSystemd
 import Glibc
 
 /// A call or a message that failed.
-package struct BusError: Error, CustomStringConvertible {
+struct BusError: Error, CustomStringConvertible {
     /// The D-Bus name, such as `org.freedesktop.DBus.Error.AccessDenied`; empty if it is none of D-Bus.
     var name = ""
     var text: String
@@ -25,7 +25,7 @@ package struct BusError: Error, CustomStringConvertible {
             : "error \(-result)"
     }
 
-    package var description: String { name.isEmpty ? text : "\(name): \(text)" }
+    var description: String { name.isEmpty ? text : "\(name): \(text)" }
 }
 
 /// A property's value of those types that sources use.
