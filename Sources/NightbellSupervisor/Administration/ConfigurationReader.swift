@@ -13,7 +13,7 @@ final class ConfigurationReader: @unchecked Sendable {
 
     /// Connections that wait for the reading under way, and their requests. Nothing else is read from them meanwhile.
     private var waiting: [Request] = []
-    /// What has asked since it began, and may have changed a file before.
+    /// Requests since it began: a file may have been changed before one.
     private var next: [Request]?
     private var isReading = false
 
