@@ -34,7 +34,8 @@ extension Supervisor {
         do {
             record = try ServedClient(
                 id: client, identifier: newcomer.identifier, process: newcomer.process,
-                launch: newcomer.launch, wantsWakeWord: newcomer.wantsWakeWord,
+                programStart: newcomer.programStart, launch: newcomer.launch,
+                wantsWakeWord: newcomer.wantsWakeWord,
                 connection: connection.key, loop: loop)
         } catch {
             log(
@@ -55,6 +56,7 @@ extension Supervisor {
             )
         }
         findObstacle(client, connection)
+        attachProgram(client, record)
         store(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
@@ -102,6 +104,7 @@ extension Supervisor {
         bytes.launch = record.launch?.bytes ?? []
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
+        bytes.program = record.programStart.map { (record.process.pid, $0) }
         return bytes
     }
 
