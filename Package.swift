@@ -147,7 +147,7 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "CLinux", "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
+                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
                 "Manifests",
                 "Presentation", "StatusReports",
                 "ProcessWaits", "Suspension",

@@ -126,17 +126,6 @@ package nonisolated struct StoredClient: @unchecked Sendable {
     set {_uniqueStorage()._waitsForUnlock = newValue}
   }
 
-  /// The process that is an unmodified client, and not the one that connected; 0: it is none.
-  package var program: UInt32 {
-    get {_storage._program}
-    set {_uniqueStorage()._program = newValue}
-  }
-
-  package var programStartTime: UInt64 {
-    get {_storage._programStartTime}
-    set {_uniqueStorage()._programStartTime = newValue}
-  }
-
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum Presence: SwiftProtobuf.Enum, Swift.CaseIterable {
@@ -761,7 +750,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{1}program\0\u{3}program_start_time\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -780,8 +769,6 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _launchRecipe: Data = Data()
     var _wantsNetworkChanges: Bool = false
     var _waitsForUnlock: Bool = false
-    var _program: UInt32 = 0
-    var _programStartTime: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -808,8 +795,6 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _launchRecipe = source._launchRecipe
       _wantsNetworkChanges = source._wantsNetworkChanges
       _waitsForUnlock = source._waitsForUnlock
-      _program = source._program
-      _programStartTime = source._programStartTime
     }
   }
 
@@ -844,8 +829,6 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 14: try { try decoder.decodeSingularBytesField(value: &_storage._launchRecipe) }()
         case 15: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
         case 16: try { try decoder.decodeSingularBoolField(value: &_storage._waitsForUnlock) }()
-        case 17: try { try decoder.decodeSingularUInt32Field(value: &_storage._program) }()
-        case 18: try { try decoder.decodeSingularUInt64Field(value: &_storage._programStartTime) }()
         default: break
         }
       }
@@ -906,12 +889,6 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._waitsForUnlock != false {
         try visitor.visitSingularBoolField(value: _storage._waitsForUnlock, fieldNumber: 16)
       }
-      if _storage._program != 0 {
-        try visitor.visitSingularUInt32Field(value: _storage._program, fieldNumber: 17)
-      }
-      if _storage._programStartTime != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._programStartTime, fieldNumber: 18)
-      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -937,8 +914,6 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._launchRecipe != rhs_storage._launchRecipe {return false}
         if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
         if _storage._waitsForUnlock != rhs_storage._waitsForUnlock {return false}
-        if _storage._program != rhs_storage._program {return false}
-        if _storage._programStartTime != rhs_storage._programStartTime {return false}
         return true
       }
       if !storagesAreEqual {return false}

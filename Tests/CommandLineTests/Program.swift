@@ -80,9 +80,6 @@ final class Program {
         _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
     }
 
-    /// The program reads the end of its input.
-    func endInput() { shutdown(input.rawValue, CInt(SHUT_WR)) }
-
     func send(signal: CInt) { kill(pid, signal) }
 
     var output: String { text("output") }

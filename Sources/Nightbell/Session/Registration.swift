@@ -12,19 +12,11 @@ extension Client.Configuration {
         hello.identifier = identifier
         hello.modes = modes.map(\.wire).sorted { $0.rawValue < $1.rawValue }
         hello.wakeLimitPolicy = wakeLimitPolicy.wire
-        // This process would read it, and another one is suspended.
-        hello.wantsWakeWord = program == nil
+        hello.wantsWakeWord = true
         hello.takesSocketsBack = true
         hello.exitsOnSuspend = exitsOnSuspend
         hello.wantsNetworkChanges = wantsNetworkChanges
-        if let program {
-            hello.program = .with {
-                $0.processID = UInt32(program.processID)
-                $0.startTime = program.startTime
-            }
-        } else if let launch = Environment.launch() {
-            hello.launch = launch
-        }
+        if let launch = Environment.launch() { hello.launch = launch }
         return hello
     }
 

@@ -1,7 +1,6 @@
 import Glibc
 import LinuxSystem
 import NightbellWire
-import SwiftProtobuf
 
 extension Session {
     // MARK: A thread of the library's own
@@ -138,8 +137,7 @@ extension Session {
                 defer { core.preparedEpoch = nil }
                 return core.preparedEpoch == epoch
             }
-            if wasPrepared || isForProgram { handlers.suspendCancelled() }
-        case .programSuspended: handlers.programSuspended()
+            if wasPrepared { handlers.suspendCancelled() }
         case .backgroundTimeExpiring(let remaining): timeExpires(remaining)
         case .taskLost(let task, let expired): expired(task, .zero)
         case .willTerminate(let budget): handlers.willTerminate(budget)
@@ -200,9 +198,8 @@ extension Session {
         return core.notices.contains { notice in
             switch notice {
             case .wake, .suspendCancelled: true
-            case .keepAlive, .didEnterBackground, .prepareToSuspend, .programSuspended,
-                .backgroundTimeExpiring, .taskLost, .willTerminate, .connectionLost, .reconnected,
-                .socketLost, .keepAliveLost, .restored:
+            case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
+                .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
                 false
             }
         }
@@ -217,19 +214,9 @@ extension Session {
         if let link { read(link) }
     }
 
-    // MARK: Unmodified programs
-
-    func reportAwake(_ reason: String) {
-        core.withLock { core in
-            guard core.state.isConnected else { return }
-            perform([.send(WireClientMessage(.awakeReason(.with { $0.reason = reason })))], on: &core)
-        }
-    }
-
     // MARK: The sequence of wakes
 
     private func handled(_ wake: Wake, _ connection: UInt64) {
-        if isForProgram { return }
         let (consumer, delivered) = core.withLock { core in
             let outcome = core.acknowledgements.handled(wake, connection: connection)
             confirm(outcome.confirm, on: &core)

@@ -34,8 +34,7 @@ extension Supervisor {
         do {
             record = try ServedClient(
                 id: client, identifier: newcomer.identifier, process: newcomer.process,
-                programStart: newcomer.programStart, launch: newcomer.launch,
-                wantsWakeWord: newcomer.wantsWakeWord,
+                launch: newcomer.launch, wantsWakeWord: newcomer.wantsWakeWord,
                 connection: connection.key, loop: loop)
         } catch {
             log(
@@ -56,7 +55,6 @@ extension Supervisor {
             )
         }
         findObstacle(client, connection)
-        attachProgram(client, record)
         store(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
@@ -104,7 +102,6 @@ extension Supervisor {
         bytes.launch = record.launch?.bytes ?? []
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
-        bytes.program = record.programStart.map { (record.process.pid, $0) }
         return bytes
     }
 

@@ -19,7 +19,6 @@ extension World {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
         traffic.removeAll()
-        for client in clients { client.owesSuspended = client.isUnmodified }
         forgetMachine()
         parkAgain()
         for client in clients { believeTasks(client) }
@@ -202,7 +201,6 @@ extension World {
     /// A thaw that the supervisor that died had decided, or that cancels a suspension that it had begun.
     mutating func takeUpThaw(_ client: SimulatedClient) {
         client.execution = .running
-        if client.isUnmodified { client.stay = .active }
         client.freezing = nil
         client.asleepSince = nil
         client.isFailing = false
