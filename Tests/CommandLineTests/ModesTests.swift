@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 /// The examples of `Examples/Modes` against a message bus, a network and PipeWire.
-@Suite(.serialized, .timeLimit(.minutes(10))) struct ModesTests {
+@Suite(.serialized, .timeLimit(.minutes(20))) struct ModesTests {
     private struct Figures: Decodable {
         var events: Int
         var wakes: Int

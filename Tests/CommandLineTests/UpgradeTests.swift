@@ -3,7 +3,7 @@ import Foundation
 import LinuxSystem
 import Testing
 
-@Suite("Upgrades", .serialized, .timeLimit(.minutes(10)))
+@Suite("Upgrades", .serialized, .timeLimit(.minutes(20)))
 struct UpgradeTests {
     /// A copy of the program, which can be replaced by another.
     private final class Installation {

@@ -7,7 +7,7 @@ import Testing
 
 /// The daemon and the real `nightbell-monitor`, in a network namespace of the test's own.
 @Suite(
-    .serialized, .timeLimit(.minutes(5)),
+    .serialized, .timeLimit(.minutes(20)),
     .enabled(if: NetworkNamespace.isPossible, "network namespaces need root"))
 struct RealMonitorTests {
     private static let name = "org.example.phone"
