@@ -29,7 +29,8 @@ extension Supervisor {
 
     /// The files have been read.
     func continueReload() {
-        guard var (reloaded, requests, next) = configurationReader.take() else { return }
+        guard let (result, requests, next) = configurationReader.take() else { return }
+        var reloaded = result
         let body: WireSupervisorMessage.OneOf_Body
         if apply(&reloaded) {
             var report = WireReloaded()
