@@ -268,6 +268,12 @@ final class Phone {
         perform(agent?.register(removing: true, at: .now) ?? [])
     }
 
+    /// Another process is this phone now, and has a registration of its own.
+    func end(because error: NightbellError) {
+        complain("\(account.user) ends: \(error)")
+        finish(succeeded: true)
+    }
+
     private func finish(succeeded: Bool) {
         eventLog.write("stopped")
         release()

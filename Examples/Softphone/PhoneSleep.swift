@@ -153,6 +153,7 @@ extension Phone {
     private func supervisorLost(_ error: NightbellError) {
         eventLog.write("supervisor_lost", ["reason": .text(error.description)])
         sleep.isSuspending = false
+        if error.code == .identifierInUse { end(because: error) }
     }
 
     private func supervisorBack() {

@@ -79,6 +79,10 @@ extension Client {
         /// The supervisor is about to end the process: exit within this time, or it is killed.
         public var willTerminate: @Sendable (_ budget: Duration) -> Void = { _ in }
         /// The connection ended. No socket is watched and the client is not suspended until ``reconnected``.
+        ///
+        /// With ``NightbellError/Code/identifierInUse``: a reconnection was refused, because another process goes by this
+        /// client's identifier now, for example one that was launched in its place. This process should end; until it does it
+        /// tries again, and each refusal is reported.
         public var connectionLost: @Sendable (NightbellError) -> Void = { _ in }
         /// The supervisor is back, and everything has been handed over and set again.
         public var reconnected: @Sendable () -> Void = {}

@@ -29,6 +29,18 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.notices == ["lost connectionLost"])
     }
 
+    @Test func tellsThatAnotherProcessHasTakenItsPlace() {
+        var rehearsal = SessionFixture.connected()
+        rehearsal.perform(rehearsal.state.lost(gone, at: second))
+        for attempt in 2...3 {
+            _ = rehearsal.state.tick(at: Int64(attempt) * 2 * second)
+            rehearsal.perform(rehearsal.state.connectionMade(at: Int64(attempt) * 2 * second))
+            let refusal = NightbellError(.identifierInUse, "")
+            rehearsal.perform(rehearsal.state.lost(refusal, at: Int64(attempt) * 2 * second))
+        }
+        #expect(rehearsal.notices == ["lost connectionLost", "lost identifierInUse", "lost identifierInUse"])
+    }
+
     @Test func doesNotRunAgainstASupervisorThatDropsItAtOnce() {
         var rehearsal = SessionFixture.connected()
         rehearsal.perform(rehearsal.state.lost(gone, at: 1))

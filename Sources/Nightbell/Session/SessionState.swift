@@ -228,9 +228,10 @@ package struct SessionState {
                 phase = .closed(error)
                 return [.disconnect, .notify(.connectionLost(error))]
             }
-            // The handlers already know that there is no supervisor.
             phase = waiting(after: restoration.attempt, at: now)
-            return [.disconnect]
+            // The handlers already know that there is no supervisor, but not that another process has taken this client's place.
+            return error.code == .identifierInUse
+                ? [.disconnect, .notify(.connectionLost(error))] : [.disconnect]
         case .connecting, .waiting, .closed:
             return []
         }
