@@ -16,21 +16,20 @@ struct ConfigurationFile: Sendable, Equatable {
     let path: String
     let entries: [Entry]
 
-    /// Reads a file.
+    /// Reads a file. It may name programs that the supervisor runs, so it is trusted as manifests are: it belongs to root or
+    /// to the user that runs the supervisor, and only its owner can write to it.
     ///
     /// - Returns: nil if there is no such file.
     static func read(path: String) throws(ConfigurationError) -> ConfigurationFile? {
-        do {
-            guard let text = try contents(of: path) else { return nil }
-            return try ConfigurationFile(path: path, text: text)
-        } catch let failure as ReadFailure {
-            throw ConfigurationError(
-                source: .file(path: path, line: nil), key: "", problem: failure.description)
-        } catch let error as ConfigurationError {
-            throw error
+        let text: String
+        do throws(TrustedFile.Failure) {
+            text = try TrustedFile.text(of: path, owner: geteuid(), limit: sizeLimit)
         } catch {
-            throw ConfigurationError(source: .file(path: path, line: nil), key: "", problem: "\(error)")
+            if error.isMissing { return nil }
+            throw ConfigurationError(
+                source: .file(path: path, line: error.line), key: "", problem: error.problem)
         }
+        return try ConfigurationFile(path: path, text: text)
     }
 
     /// Whether a directory on the path is not accessible, so that the file may or may not exist. A file that
@@ -101,36 +100,5 @@ struct ConfigurationFile: Sendable, Equatable {
         case .no, .memory, .reader, .writer, .emitter, .representer, .dataCouldNotBeDecoded:
             ConfigurationError(source: .file(path: path, line: nil), key: "", problem: "\(error)")
         }
-    }
-
-    private struct ReadFailure: Error, CustomStringConvertible {
-        var description: String
-        init(errno code: CInt) { description = unsafe String(cString: strerror(code)) }
-        init(_ description: String) { self.description = description }
-    }
-
-    private static func contents(of path: String) throws(ReadFailure) -> String? {
-        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            if errno == ENOENT { return nil }
-            throw ReadFailure(errno: errno)
-        }
-        defer { _ = close(descriptor) }
-        var bytes: [UInt8] = []
-        var chunk = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = unsafe Glibc.read(descriptor, &chunk, chunk.count)
-            if count < 0 && errno == EINTR { continue }
-            guard count >= 0 else { throw ReadFailure(errno: errno) }
-            if count == 0 { break }
-            bytes.append(contentsOf: chunk[..<count])
-            guard bytes.count <= sizeLimit else {
-                throw ReadFailure("is longer than \(sizeLimit) bytes")
-            }
-        }
-        guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw ReadFailure("is not UTF-8")
-        }
-        return text
     }
 }

@@ -38,12 +38,23 @@ package enum Loader {
         "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
     ]
 
+    /// - Parameter keepsDefaults: A mistake in the file or the environment is a warning, and the default counts: for work that
+    ///   must not wait until the mistake is mended.
     package static func load(
-        flags: Flags, environment: [String: String], mode: Mode
+        flags: Flags, environment: [String: String], mode: Mode, keepsDefaults: Bool = false
     ) throws(ConfigurationError) -> LoadedConfiguration {
         var warnings: [String] = []
-        let file = try readFile(flags: flags, mode: mode, warnings: &warnings)
-        try refuseUnknown(flags: flags, file: file)
+        func refuse(_ error: ConfigurationError) throws(ConfigurationError) {
+            guard keepsDefaults, error.source != .flags else { throw error }
+            warnings.append("\(error)")
+        }
+        var file: ConfigurationFile?
+        do throws(ConfigurationError) {
+            file = try readFile(flags: flags, mode: mode, warnings: &warnings)
+        } catch {
+            try refuse(error)
+        }
+        for error in unknownKeys(flags: flags, file: file) { try refuse(error) }
 
         let recorder = OriginRecorder()
         let reader = ConfigReader(
@@ -64,8 +75,11 @@ package enum Loader {
             let source = recorder.source(of: key.name, in: file)
             guard key.store(text, &result.settings) else {
                 let written = source == .environment ? key.environmentVariable : key.name
-                throw ConfigurationError(
-                    source: source, key: written, problem: "expected \(key.expected), not '\(text)'")
+                try refuse(
+                    ConfigurationError(
+                        source: source, key: written, problem: "expected \(key.expected), not '\(text)'"))
+                result.origins[key.name] = "defaults"
+                continue
             }
             result.origins[key.name] = recorder.origin(of: key.name, file: file)
         }
@@ -82,7 +96,7 @@ package enum Loader {
             if result.origins["manifestDirectory"] == "defaults" { result.settings.manifestDirectory = "" }
         }
         result.warnings = warnings + unknownVariables(in: environment)
-        try checkRelations(result, recorder: recorder, file: file)
+        if !keepsDefaults { try checkRelations(result, recorder: recorder, file: file) }
         return result
     }
 
@@ -104,15 +118,11 @@ package enum Loader {
         return file
     }
 
-    private static func refuseUnknown(flags: Flags, file: ConfigurationFile?) throws(ConfigurationError) {
-        if let file {
-            for entry in file.entries where Keys.named(entry.key) == nil {
-                throw unknown(entry.key, .file(path: file.path, line: entry.line))
-            }
-        }
-        for (key, _) in flags.values where Keys.named(key) == nil {
-            throw unknown(key, .flags)
-        }
+    private static func unknownKeys(flags: Flags, file: ConfigurationFile?) -> [ConfigurationError] {
+        let inFile = (file?.entries ?? []).filter { Keys.named($0.key) == nil }
+        let inFlags = flags.values.filter { Keys.named($0.key) == nil }
+        return inFile.map { unknown($0.key, .file(path: file?.path ?? "", line: $0.line)) }
+            + inFlags.map { unknown($0.key, .flags) }
     }
 
     private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {

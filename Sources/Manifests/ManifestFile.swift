@@ -1,5 +1,4 @@
 package import Glibc
-import LinuxSystem
 import NightbellCore
 import Yams
 
@@ -21,52 +20,16 @@ package struct ManifestFile: Sendable {
     ///   - accounts: looks up users and groups.
     ///   - owner: the only uid besides root that may be able to write to it; nil accepts a file of any user.
     package init(path: String, accounts: some Accounts, owner: uid_t? = nil) {
-        do throws(ManifestProblem) {
-            self.init(path: path, text: try Self.text(of: path, owner: owner), accounts: accounts)
+        do throws(TrustedFile.Failure) {
+            let text = try TrustedFile.text(of: path, owner: owner, limit: Self.sizeLimit)
+            self.init(path: path, text: text, accounts: accounts)
         } catch {
-            self.init(problem: error)
+            self.init(problem: ManifestProblem(file: path, line: error.line, key: "", problem: error.problem))
         }
     }
 
     private init(problem: ManifestProblem) {
         problems = [problem]
-    }
-
-    private static func text(of path: String, owner: uid_t?) throws(ManifestProblem) -> String {
-        var bytes: [UInt8] = []
-        let problem: String?
-        do throws(SystemError) {
-            let file = try OwnedDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
-            var found = try Self.problem(with: file, owner: owner)
-            if let owner, found == nil { found = try ManifestTrust.problem(ofLink: path, owner: owner) }
-            problem = found
-            if problem == nil { bytes = try SmallFile.read(file, limit: sizeLimit) }
-        } catch {
-            throw ManifestProblem(path, "cannot be read: \(SystemError.message(for: error.code))")
-        }
-        if let problem { throw ManifestProblem(path, problem) }
-        if let zero = bytes.firstIndex(of: 0) {
-            let line = 1 + bytes[..<zero].count { $0 == UInt8(ascii: "\n") }
-            throw ManifestProblem(file: path, line: line, key: "", problem: "contains a zero byte")
-        }
-        // Some editors begin a file with a UTF-8 byte order mark.
-        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes.removeFirst(3) }
-        guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw ManifestProblem(path, "is not UTF-8")
-        }
-        return text
-    }
-
-    /// The reason not to trust this file: a user that can write to it can have programs run.
-    private static func problem(
-        with file: borrowing OwnedDescriptor, owner: uid_t?
-    ) throws(SystemError) -> String? {
-        var status = stat()
-        let rawValue = file.rawValue
-        _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
-        guard status.st_mode & S_IFMT == S_IFREG else { return "is not a file" }
-        guard status.st_size <= sizeLimit else { return "is longer than \(sizeLimit) bytes" }
-        return owner.flatMap { ManifestTrust.problem(status, owner: $0) }
     }
 
     package init(path: String, text: String, accounts: some Accounts) {

@@ -101,6 +101,7 @@ final class Daemon: @unchecked Sendable {
 
     /// Thaws every process that a supervisor with this configuration has left stopped.
     func thawLeftovers() throws(ExitCode) {
+        for warning in loaded.warnings { logger.warning("\(warning)") }
         do {
             try Supervisor.thawLeftovers(of: supervisorConfiguration, logger: logger)
         } catch {

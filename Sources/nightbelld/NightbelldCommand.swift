@@ -84,7 +84,9 @@ struct NightbelldCommand: ParsableCommand {
             let mode = try chooseMode(environment)
             let flags = flags
             daemon = try Daemon { () throws(ConfigurationError) in
-                try Loader.load(flags: flags, environment: environment, mode: mode)
+                // Frozen processes do not wait until a mistake in the file is mended.
+                try Loader.load(
+                    flags: flags, environment: environment, mode: mode, keepsDefaults: thawLeftovers)
             }
         } catch {
             writeToStandardError("nightbelld: \(error)")

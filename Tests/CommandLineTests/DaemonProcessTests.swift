@@ -65,6 +65,49 @@ struct DaemonProcessTests {
         #expect(cgroupsLeft(by: stage.directory.path) == [])
     }
 
+    /// A mistake must not keep processes frozen: it is reported, and everything else counts.
+    @Test("Stopped clients are thawed in spite of a mistake in the configuration")
+    func leftoversOfAMistake() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("nightbelld.yaml")
+        let stage = try Fixture(["--no-keeper"])
+        let scripted = try stage.suspended("org.example.mallory")
+        stage.daemon.send(signal: SIGKILL)
+        #expect(try stage.daemon.outcome().code == 128 + 9)
+        try scripted.say("echo awake")
+        for text in ["logLevel: loud\n", "no: such\n", "  - [\n"] {
+            try text.write(toFile: file, atomically: false, encoding: .utf8)
+            #expect(try Program.run("nightbelld", ["--system", "--config", file]).code == 78)
+        }
+        try "nonsense: 1\nlogLevel: loud\nruntimeDirectory: \(stage.directory.path)\n".write(
+            toFile: file, atomically: false, encoding: .utf8)
+        let thaw = try Program.run("nightbelld", ["--system", "--thaw-leftovers", "--config", file])
+        #expect(thaw.code == 0, "\(thaw)")
+        #expect(thaw.errors.contains("thawed pid \(scripted.pid)"), "\(thaw)")
+        #expect(thaw.errors.contains("nonsense is not a key") && thaw.errors.contains("loud"), "\(thaw)")
+        try scripted.wrote("ok awake")
+    }
+
+    @Test("A configuration that others could have written is refused, and a FIFO is not waited for")
+    func distrustedConfiguration() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("nightbelld.yaml")
+        try "logLevel: info\n".write(toFile: file, atomically: false, encoding: .utf8)
+        #expect(chmod(file, 0o666) == 0)
+        func problem(_ path: String) throws -> String {
+            let outcome = try Program.run(
+                "nightbelld", ["--system", "--config", path, "--print-configuration"])
+            #expect(outcome.code == 78)
+            return outcome.errors
+        }
+        #expect(try problem(file).contains("can be written to by others than its owner"))
+        #expect(chmod(file, 0o644) == 0 && chown(file, 65_534, 65_534) == 0)
+        #expect(try problem(file).contains("belongs to uid 65534"))
+        let fifo = directory.file("fifo")
+        #expect(mkfifo(fifo, 0o644) == 0)
+        #expect(try problem(fifo).contains("is not a file"))
+    }
+
     @Test("An orderly stop thaws and notifies all clients")
     func thawsAtTheEnd() throws {
         let stage = try Fixture()

@@ -99,9 +99,14 @@ struct InstallTests {
             ])
         let help = try Program.run(binaries + "/nightbelld", ["--help"])
         #expect(help.code == 0)
-        let removed = try run("uninstall", ["--user"], variables)
+        // Stopped clients would stay stopped.
+        let refused = try run("uninstall", ["--user"], variables)
+        #expect(refused.code == 1 && refused.errors.contains("Nothing is removed"), "\(refused)")
+        #expect(try paths().contains(".local/bin/nightbelld"))
+        let removed = try run("uninstall", ["--user"], session)
         #expect(removed.code == 0, "\(removed)")
-        #expect(try paths() == [".config/nightbell/nightbelld.yaml"])
+        let left = try paths().filter { !$0.hasPrefix("nightbell/") }  // the runtime directory
+        #expect(left == [".config/nightbell/nightbelld.yaml"])
     }
 
     @Test("They refuse unknown options", arguments: ["install", "uninstall"])
@@ -109,6 +114,8 @@ struct InstallTests {
         defer { try? FileManager.default.removeItem(at: home) }
         let outcome = try run(script, ["--no-such-option"], ["DESTDIR": home.path])
         #expect(outcome.code == 64 && outcome.errors.contains("unknown option --no-such-option"))
+        let second = try run(script, ["--user", "--bogus"], ["DESTDIR": home.path])
+        #expect(try second.code == 64 && paths().isEmpty, "\(second)")
         #expect(try run(script, ["--help"], [:]).output.contains("scripts/\(script)"))
     }
 }
