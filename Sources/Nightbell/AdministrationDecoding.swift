@@ -61,6 +61,7 @@ extension ClientInfo {
         stateDetail = wire.stateDetail
         inState = .milliseconds(Int64(clamping: wire.inStateMs))
         connected = .milliseconds(Int64(clamping: wire.connectedMs))
+        asleepSinceConnected = .nanoseconds(Int64(clamping: wire.asleepSinceHelloNs))
         modes = Set(wire.modes.compactMap(Mode.init(decoding:)))
         socketCount = Int(clamping: wire.socketCount)
         sockets = wire.sockets.map(Socket.init)

@@ -201,8 +201,10 @@ public struct ClientInfo: Sendable, Hashable {
     public var stateDetail: String
     /// How long it has been in this state.
     public var inState: Duration
-    /// How long it has been connected.
+    /// How long its process has been connected; zero without one.
     public var connected: Duration
+    /// How long it has slept since then. The counters also have the sleep of its earlier processes.
+    public var asleepSinceConnected: Duration
     public var modes: Set<Mode>
     public var socketCount: Int
     /// Only from ``Administration/show(_:)``.

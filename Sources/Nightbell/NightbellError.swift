@@ -137,7 +137,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
 
     /// Such as “The keep-alive timeout is too short: 1 s is less than 600 s.”
     public var description: String {
-        message.isEmpty ? "\(code.summary)." : "\(code.summary): \(message)."
+        let text = message.isEmpty ? code.summary : "\(code.summary): \(message)"
+        return text.hasSuffix("?") ? text : text + "."
     }
 }
 

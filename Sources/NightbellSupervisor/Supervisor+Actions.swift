@@ -294,9 +294,13 @@ extension Supervisor {
     private func kill(_ client: ClientID, _ reason: TerminationReason) {
         if let attempt = launches.attempt(of: client) { return kill(attempt, client, reason) }
         guard let record = connection(of: client)?.client else { return }
-        log(
-            .ends, .notice, of: supervision.user(of: client),
-            "ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
+        let text = "ending \(record.identifier), pid \(record.process.pid): \(reason.name)"
+        if reason == .memoryPressure {
+            // An administrator is told of each: there are a few at a time, and no user can cause them.
+            logger.notice("\(text)")
+        } else {
+            log(.ends, .notice, of: supervision.user(of: client), text)
+        }
         do {
             try record.process.signal(SIGKILL)
         } catch {
@@ -310,8 +314,12 @@ extension Supervisor {
         log(
             .ends, .notice, of: supervision.user(of: client),
             "ending \(identifier(of: client)), pid \(attempt.pid): \(reason.name)")
-        do {
-            try attempt.kill()
+        do throws(SystemError) {
+            if reason == .quitByUser {
+                try attempt.terminate(until: now + supervision.settings.budgets.termination)
+            } else {
+                try attempt.kill()
+            }
         } catch {
             guard error.code != ESRCH else { return }
             log(

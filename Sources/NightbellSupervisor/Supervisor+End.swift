@@ -7,15 +7,15 @@ import Suspension
 extension Supervisor {
     enum Phase {
         case running
-        /// All clients are thawed; messages are still being delivered, until then at the latest.
+        /// All clients are thawed; messages are still being delivered, and launched programs end, until then at the latest.
         case lameDuck(until: Instant)
         case stopped
     }
 
-    /// The time limit for delivering the last messages.
+    /// The time limit for delivering the last messages, and for launched programs to end.
     private static let lameDuck: Duration = .seconds(2)
 
-    var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
+    private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
 
     /// Thaws and informs every client; no new connection is accepted.
     func beginLameDuck() {
@@ -27,11 +27,15 @@ extension Supervisor {
         Acceptance.unlink(configuration)
         noteReturning()
         feed(.stop)
-        endLaunches()
+        endLaunches(until: now + Self.lameDuck)
     }
+
+    /// Whether everything is delivered, and every launched program has ended that was asked to.
+    var isLameDuckOver: Bool { !hasOutgoing && launches.silentAttempts.isEmpty }
 
     func finish() {
         phase = .stopped
+        endLaunches(until: nil)
         logWhatWasHeldBack()
         writeFetches()
         endMonitor()

@@ -129,8 +129,9 @@ extension Supervisor {
         }
         if !isKnown { recallFetches() }
         for declaration in configuration.declarations {
-            supervision.remember(
-                declaration.registration.identifier, of: declaration.registration.user, isQuit: false)
+            // A client of another user that goes by it keeps it for now: the launch reports that.
+            _ = supervision.reserve(
+                declaration.registration.identifier, for: declaration.registration.user)
         }
         // The previous worker may have died before it wrote down what it knew.
         rememberOwnership(supervision.identifiers + forgotten)

@@ -229,6 +229,7 @@ public actor Supervisor {
         var deadline = ask { $0.nextDeadline }
         if let silence = connections.silent.firstDeadline { deadline = min(deadline ?? silence, silence) }
         if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
+        if let kill = launches.nextKill { deadline = min(deadline ?? kill, kill) }
         if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
@@ -301,6 +302,7 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
+        killOverdueLaunches()
         lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
@@ -315,7 +317,7 @@ public actor Supervisor {
     private func housekeep() {
         inspectLocks()
         giveMemoryBack()
-        if case .lameDuck(let until) = phase, now >= until || !hasOutgoing { finish() }
+        if case .lameDuck(let until) = phase, now >= until || isLameDuckOver { finish() }
         setTimer()
         forgetUnusedSettings()
         journal?.link.flush()

@@ -3314,10 +3314,16 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._warnings = newValue}
   }
 
-  /// since Hello, without the time that the machine slept
+  /// since the Hello of its process; absent without one
   package var connectedMs: UInt64 {
     get {_storage._connectedMs}
     set {_uniqueStorage()._connectedMs = newValue}
+  }
+
+  /// of counters.asleep_ns, the part since then
+  package var asleepSinceHelloNs: UInt64 {
+    get {_storage._asleepSinceHelloNs}
+    set {_uniqueStorage()._asleepSinceHelloNs = newValue}
   }
 
   package var canLaunch: Bool {
@@ -7895,7 +7901,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{4}\u{2}asleep_since_hello_ns\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -7917,6 +7923,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _suspension: String = String()
     var _warnings: [String] = []
     var _connectedMs: UInt64 = 0
+    var _asleepSinceHelloNs: UInt64 = 0
     var _canLaunch: Bool = false
     var _stateBytes: UInt64 = 0
     var _launchesInRow: UInt64 = 0
@@ -7953,6 +7960,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _suspension = source._suspension
       _warnings = source._warnings
       _connectedMs = source._connectedMs
+      _asleepSinceHelloNs = source._asleepSinceHelloNs
       _canLaunch = source._canLaunch
       _stateBytes = source._stateBytes
       _launchesInRow = source._launchesInRow
@@ -8004,6 +8012,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 28: try { try decoder.decodeSingularMessageField(value: &_storage._fetch) }()
         case 29: try { try decoder.decodeRepeatedMessageField(value: &_storage._observations) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepSinceHelloNs) }()
         default: break
         }
       }
@@ -8094,6 +8103,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
+      if _storage._asleepSinceHelloNs != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._asleepSinceHelloNs, fieldNumber: 32)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -8122,6 +8134,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._suspension != rhs_storage._suspension {return false}
         if _storage._warnings != rhs_storage._warnings {return false}
         if _storage._connectedMs != rhs_storage._connectedMs {return false}
+        if _storage._asleepSinceHelloNs != rhs_storage._asleepSinceHelloNs {return false}
         if _storage._canLaunch != rhs_storage._canLaunch {return false}
         if _storage._stateBytes != rhs_storage._stateBytes {return false}
         if _storage._launchesInRow != rhs_storage._launchesInRow {return false}

@@ -126,6 +126,24 @@ package nonisolated struct StoredClient: @unchecked Sendable {
     set {_uniqueStorage()._waitsForUnlock = newValue}
   }
 
+  /// by which its program said Hello, if that is another one
+  package var saidIdentifier: String {
+    get {_storage._saidIdentifier}
+    set {_uniqueStorage()._saidIdentifier = newValue}
+  }
+
+  /// when its process said Hello; elapsed time
+  package var connectedAtNs: Int64 {
+    get {_storage._connectedAtNs}
+    set {_uniqueStorage()._connectedAtNs = newValue}
+  }
+
+  /// how long it had slept until then
+  package var asleepBeforeNs: UInt64 {
+    get {_storage._asleepBeforeNs}
+    set {_uniqueStorage()._asleepBeforeNs = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum Presence: SwiftProtobuf.Enum, Swift.CaseIterable {
@@ -750,7 +768,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -769,6 +787,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _launchRecipe: Data = Data()
     var _wantsNetworkChanges: Bool = false
     var _waitsForUnlock: Bool = false
+    var _saidIdentifier: String = String()
+    var _connectedAtNs: Int64 = 0
+    var _asleepBeforeNs: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -795,6 +816,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _launchRecipe = source._launchRecipe
       _wantsNetworkChanges = source._wantsNetworkChanges
       _waitsForUnlock = source._waitsForUnlock
+      _saidIdentifier = source._saidIdentifier
+      _connectedAtNs = source._connectedAtNs
+      _asleepBeforeNs = source._asleepBeforeNs
     }
   }
 
@@ -829,6 +853,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 14: try { try decoder.decodeSingularBytesField(value: &_storage._launchRecipe) }()
         case 15: try { try decoder.decodeSingularBoolField(value: &_storage._wantsNetworkChanges) }()
         case 16: try { try decoder.decodeSingularBoolField(value: &_storage._waitsForUnlock) }()
+        case 17: try { try decoder.decodeSingularStringField(value: &_storage._saidIdentifier) }()
+        case 18: try { try decoder.decodeSingularInt64Field(value: &_storage._connectedAtNs) }()
+        case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepBeforeNs) }()
         default: break
         }
       }
@@ -889,6 +916,15 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._waitsForUnlock != false {
         try visitor.visitSingularBoolField(value: _storage._waitsForUnlock, fieldNumber: 16)
       }
+      if !_storage._saidIdentifier.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._saidIdentifier, fieldNumber: 17)
+      }
+      if _storage._connectedAtNs != 0 {
+        try visitor.visitSingularInt64Field(value: _storage._connectedAtNs, fieldNumber: 18)
+      }
+      if _storage._asleepBeforeNs != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._asleepBeforeNs, fieldNumber: 19)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -914,6 +950,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._launchRecipe != rhs_storage._launchRecipe {return false}
         if _storage._wantsNetworkChanges != rhs_storage._wantsNetworkChanges {return false}
         if _storage._waitsForUnlock != rhs_storage._waitsForUnlock {return false}
+        if _storage._saidIdentifier != rhs_storage._saidIdentifier {return false}
+        if _storage._connectedAtNs != rhs_storage._connectedAtNs {return false}
+        if _storage._asleepBeforeNs != rhs_storage._asleepBeforeNs {return false}
         return true
       }
       if !storagesAreEqual {return false}

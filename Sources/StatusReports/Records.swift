@@ -86,6 +86,8 @@ extension ClientInfo {
             .init(name: "state_detail", value: .string(stateDetail)),
             .init(name: "in_state_ms", value: .milliseconds(inState)),
             .init(name: "connected_ms", value: .milliseconds(connected)),
+            .init(
+                name: "asleep_since_connected_ns", value: .integer(asleepSinceConnected.wholeNanoseconds)),
             .init(name: "modes", value: .array(modes.map(\.rawValue).sorted().map(JSON.string))),
             .init(name: "suspension", value: .string(suspension)),
             .init(name: "socket_count", value: .count(socketCount)),
@@ -110,10 +112,10 @@ extension ClientInfo {
         return .object(members)
     }
 
-    /// The share of its life that the client has slept, from 0 to 1; nil if it is not known yet.
+    /// The share of its process's life that the client has slept, from 0 to 1; nil if it is not known yet.
     package var shareAsleep: Double? {
         guard connected > .zero else { return nil }
-        return min(1, counters.asleep / connected)
+        return min(1, asleepSinceConnected / connected)
     }
 }
 

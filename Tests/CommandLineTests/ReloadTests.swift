@@ -269,7 +269,7 @@ struct ReloadTests {
         let outcome = try stage.nightbell("reload")
         #expect(outcome.code == 1)
         #expect(outcome.output.contains("problem: org.example.phone is declared for uid "), "\(outcome)")
-        #expect(outcome.output.contains("goes on for uid 0: quit it"), "\(outcome)")
+        #expect(outcome.output.contains("a client of uid 0 goes by it: quit that"), "\(outcome)")
     }
 
     @Test("A long report is cut off, and the log has all of it")
@@ -295,5 +295,39 @@ struct ReloadTests {
         let lines = outcome.output.split(separator: "\n")
         #expect(lines.count > 100 && lines.count < count)
         #expect(lines.last == "changed: \(count - lines.count + 1) more, which are in the log")
+    }
+
+    /// Another user's client keeps its identifier while it runs; each reload says so.
+    @Test(
+        "A declared identifier that another user's client has is reported until it is free",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func takenIdentifier() throws {
+        let manifests = files.file("clients.d")
+        try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
+        try write("manifestDirectory: \(manifests)\n")
+        let stage = try Fixture(["--config", configuration])
+        chmod(stage.directory.path, 0o755)
+        let name = "org.example.taken"
+        let stranger = try Program(
+            "/usr/bin/setpriv",
+            ["--reuid=65534", "--regid=65534", "--clear-groups", Program.product("scripted-client")])
+        try stranger.say("hello \(name) voip socket=\(stage.socket)")
+        try stranger.wrote("ok suspension")
+        try write("identifier: \(name)\ncommand: [/bin/sleep, '1000']\n", "clients.d/taken.yaml")
+        for _ in 0..<2 {
+            let outcome = try stage.nightbell("reload")
+            #expect(outcome.code == 1, "\(outcome)")
+            let problem = "\(name) is declared for uid 0, and a client of uid 65534 goes by it"
+            #expect(outcome.output.contains(problem), "\(outcome)")
+        }
+        try stranger.say("exit 0")
+        #expect(try eventually { try !stage.nightbell("list").output.contains(name) })
+        #expect(try stage.nightbell("reload").code == 0)
+        let shown = try stage.nightbell("show", name)
+        #expect(shown.code == 4 && shown.errors.contains("nightbell launch starts it"), "\(shown)")
+        #expect(try stage.nightbell("launch", name).code == 0)
+        let record = try stage.nightbell("show", "--json", name).output
+        #expect(record.contains(#""uid":0"#), "\(record)")
+        #expect(try stage.nightbell("quit", name).code == 0)
     }
 }

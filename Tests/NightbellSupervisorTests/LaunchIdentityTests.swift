@@ -105,6 +105,28 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Both are in the record of the client: what is shown does not depend on the worker.
+    @Test func theIdentifierOfItsProgramAndItsSleepAreShownByEachWorker() throws {
+        let daemon = try DaemonProcess(
+            suspension: "none", "--set launches.retry=20ms --set launches.settled=1ms")
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        try first.say("background")
+        #expect(try eventually { try info(daemon).state == .suspended })
+        // Long enough to be told from the sleep of the next process.
+        #expect(try eventually { try info(daemon).counters.asleepNs > 1_500_000_000 })
+        kill(first.pid, SIGKILL)
+        let second = try actor.appears()
+        try second.command("hello \(other) voip")
+        for round in 0..<2 {
+            let shown = try info(daemon)
+            #expect(shown.warnings.contains { $0.contains(other) }, "round \(round): \(shown.warnings)")
+            #expect(shown.counters.asleepNs > 1_500_000_000)
+            #expect(shown.asleepSinceHelloNs < 1_000_000_000, "round \(round)")
+            if round == 0 { try daemon.killWorker() }
+        }
+    }
+
     /// As one that the program has made by `connect`.
     @Test func callsOnTheConnectionOfALaunchedProgramBlock() throws {
         let supervisor = try supervisor()
@@ -211,7 +233,61 @@ import Testing
         try supervisor.stop()
     }
 
+    /// Another launch follows, so what a failed one has left would be a second copy.
+    @Test func aShellThatFailsBeforeHelloLeavesNoCopy() throws {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
+        let marker = directory + ".child"
+        defer { unlink(marker) }
+        actor.program = "/bin/sh"
+        actor.arguments = [
+            "-c", "sleep 1000 & echo $! > \(marker).new; mv \(marker).new \(marker); kill -9 $$",
+        ]
+        let declaration = try actor.declaration()
+        let supervisor = try TestSupervisor(directory: directory) {
+            $0.settings.launches.retry = .seconds(600)
+            $0.settings.launches.retryMaximum = .seconds(600)
+            $0.declarations = [declaration]
+        }
+        #expect(eventually { access(marker, R_OK) == 0 })
+        let child = try #require(pid_t(try String(contentsOfFile: marker, encoding: .utf8).dropLast()))
+        #expect(eventually { ProcFS.state(child).map { $0 == "Z" } ?? true })
+        try supervisor.stop()
+    }
+
     // MARK: Programs that never say Hello
+
+    /// A program that knows nothing of Nightbell can save its work, or ignore that it is asked.
+    @Test(arguments: [false, true], [false, true])
+    func aSilentProgramIsAskedToEnd(isStubborn: Bool, isQuit: Bool) throws {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
+        let (marker, asked) = (directory + ".runs", directory + ".asked")
+        defer { for path in [marker, asked] { unlink(path) } }
+        actor.program = "/bin/sh"
+        let trap = "echo asked >> \(asked)" + (isStubborn ? "" : "; exit 0")
+        actor.arguments = [
+            "-c",
+            "trap '\(trap)' TERM; echo $$ > \(marker).new; mv \(marker).new \(marker);"
+                + " while :; do sleep 1000 & wait; done",
+        ]
+        let declaration = try actor.declaration()
+        let supervisor = try TestSupervisor(directory: directory) {
+            $0.settings.budgets.termination = .milliseconds(500)
+            $0.declarations = [declaration]
+        }
+        #expect(eventually { access(marker, R_OK) == 0 })
+        let pid = try #require(pid_t(try String(contentsOfFile: marker, encoding: .utf8).dropLast()))
+        let process = try ProcessHandle(opening: pid)
+        if isQuit {
+            try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+            #expect(!Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+            try supervisor.forgets(name)
+        }
+        try supervisor.stop()
+        #expect(!Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        #expect(access(asked, F_OK) == 0, "it was killed without notice")
+    }
 
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
@@ -234,6 +310,10 @@ import Testing
         let info = try #require(try supervisor.show(name))
         #expect(info.state == .launching && info.stateDetail.contains("does not speak to Nightbell"))
         #expect(info.processID == UInt32(silent.pid))
+        let wake = try WireClient(path: supervisor.socketPath).ask(
+            .wakeClient(.with { $0.identifier = name }))
+        guard case .error(let refusal) = wake else { throw TestFailure("cannot be woken, and was: \(wake)") }
+        #expect(refusal.code == .illegalState)
         #expect(log.lines.count { $0.contains(name) && $0.contains("does not speak to Nightbell") } == 1)
         // It is neither ended nor launched again nor told that it is late.
         #expect(actors[0].staysAway(milliseconds: 1_500))

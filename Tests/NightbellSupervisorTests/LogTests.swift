@@ -71,7 +71,7 @@ import Testing
                 try administrator.status().clientsByState["suspended"] == UInt64(clients.count)
             })
         // Two messages about each: when it is late, and when it is suspended all the same.
-        let told = log.lines.count { $0.contains(": forced ") || $0.contains(": overrun ") }
+        let told = log.lines.count { $0.contains(": forced: ") || $0.contains(": overrun: ") }
         #expect(told == LogLimiter.perMinute)
         try supervisor.stop()
         #expect(log.lines.contains("40 messages about clients that take too long were held back"))

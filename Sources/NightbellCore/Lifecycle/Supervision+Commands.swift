@@ -23,10 +23,10 @@ extension Supervision {
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {
         switch clients[client.id].lifecycle.stage {
-        case .inactive, .active, .background, .suspending, .suspended, .dormant, .launching:
+        case .inactive, .active, .background, .suspending, .suspended, .dormant, .launching(until: .some):
             wake(client, .request, at: now, into: &actions)
             return nil
-        case .notRunning, .terminating:
+        case .notRunning, .terminating, .launching(until: nil):
             return .illegalState(clients[client.id].lifecycle.state)
         }
     }

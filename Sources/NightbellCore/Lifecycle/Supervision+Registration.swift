@@ -87,12 +87,7 @@ extension Supervision {
         else { return }
         while let oldest = users[user]?.givenUp.takeFirst() {
             guard let owner = owners[place: oldest.place], owner.givenUp == oldest.number else { continue }
-            let identifier = owners.identifier(at: oldest.place)
-            recordEndOfOwnership(owner.number)
-            fetches.remove(oldest.place)
-            owners[identifier] = nil
-            users[user]?.identifiers -= 1
-            return changes.ownerships.append(identifier)
+            return removeOwnership(of: owners.identifier(at: oldest.place), owner)
         }
     }
 
@@ -155,6 +150,19 @@ extension Supervision {
         changes.ownerships.append(identifier)
     }
 
+    /// Gives an identifier to a uid, as an administrator has declared it: one that another uid has, without a client, is
+    /// taken from that.
+    ///
+    /// - Returns: false if a client of another uid uses it.
+    package mutating func reserve(_ identifier: ClientIdentifier, for user: UserID) -> Bool {
+        if let owner = owners[identifier], owner.user != user {
+            guard owner.client == nil else { return false }
+            removeOwnership(of: identifier, owner)
+        }
+        remember(identifier, of: user, isQuit: false)
+        return true
+    }
+
     mutating func setQuit(_ isQuit: Bool, _ identifier: ClientIdentifier) {
         guard let owner = owners[identifier], owner.isQuit != isQuit else { return }
         owners[identifier]?.isQuit = isQuit
@@ -186,11 +194,16 @@ extension Supervision {
             }
             forget(client, at: now, into: &actions)
         }
+        removeOwnership(of: identifier, owner)
+        actions.append(.commandAnswer(nil, key))
+    }
+
+    /// No client uses it.
+    private mutating func removeOwnership(of identifier: ClientIdentifier, _ owner: Ownership) {
         recordEndOfOwnership(owner.number)
         if let place = owners.place(of: identifier) { fetches.remove(place) }
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
         changes.ownerships.append(identifier)
-        actions.append(.commandAnswer(nil, key))
     }
 }

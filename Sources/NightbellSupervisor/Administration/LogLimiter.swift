@@ -108,14 +108,20 @@ package struct LogLimiter {
         _ logger: Logger, at now: Instant
     ) {
         guard level >= logger.logLevel, let heldBack = admit(kind, of: user, at: now) else { return }
-        let more = heldBack == 0 ? "" : " (\(heldBack) messages about \(kind.rawValue) were held back)"
+        let more = heldBack == 0 ? "" : " (\(Self.text(heldBack, kind)))"
         logger.log(level: level, "\(Escaping.escaped(message()))\(more)")
     }
 
     func logHeldBack(_ logger: Logger) {
         for (kind, count) in heldBack {
-            logger.notice("\(count) messages about \(kind.rawValue) were held back")
+            logger.notice("\(Self.text(count, kind))")
         }
+    }
+
+    private static func text(_ heldBack: Int, _ kind: Kind) -> String {
+        heldBack == 1
+            ? "1 message about \(kind.rawValue) was held back"
+            : "\(heldBack) messages about \(kind.rawValue) were held back"
     }
 }
 

@@ -66,11 +66,18 @@ extension Supervisor {
         guard let name = ClientIdentifier(identifier), let client = supervision.client(named: name),
             isVisible(client, to: connection)
         else {
-            answer(connection, request, .error(WireError(.noSuchClient)))
+            answer(connection, request, .error(noSuchClient(identifier, connection)))
             return nil
         }
         inspectSleeper(client)
         return client
+    }
+
+    private func noSuchClient(_ identifier: String, _ connection: Connection) -> WireError {
+        guard let declaration = ClientIdentifier(identifier).flatMap({ launches.declarations[$0] }),
+            isAdministrator(connection) || declaration.registration.user == connection.credentials.uid
+        else { return WireError(.noSuchClient) }
+        return WireError(.noSuchClient, "it is declared, and has no process: nightbell launch starts it")
     }
 
     private func simulate(_ message: WireSimulate, _ connection: Connection, _ request: UInt64) {
@@ -292,7 +299,11 @@ extension Supervisor {
         info.mediaActive = view.media != nil
         info.counters = WireCounters(view.counters)
         if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
-        info.connectedMs = record == nil ? 0 : now.since(view.registeredAt).wireMilliseconds
+        if let record {
+            info.connectedMs = elapsedNow.since(record.connectedAt).wireMilliseconds
+            let asleep = view.counters.asleepNanoseconds
+            info.asleepSinceHelloNs = asleep - min(asleep, record.asleepBefore)
+        }
         info.canLaunch = view.launches.isPossible
         info.stateBytes = UInt64(view.launches.stateBytes)
         info.launchesInRow = UInt64(view.launches.inRow)

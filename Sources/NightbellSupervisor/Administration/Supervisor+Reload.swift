@@ -121,21 +121,18 @@ extension Supervisor {
             old.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
         for declaration in configuration.declarations {
             let identifier = declaration.registration.identifier
-            guard before[identifier] != declaration else { continue }
-            if let problem = declaration.launch.problem {
+            let isChanged = before[identifier] != declaration
+            if isChanged, let problem = declaration.launch.problem {
                 reloaded.problems.append("\(identifier) cannot be launched as it is declared: \(problem)")
-            } else if let user = userBesides(declaration) {
-                reloaded.problems.append(
-                    """
-                    \(identifier) is declared for uid \(declaration.registration.user) now, and goes on for uid \(user): \
-                    quit it, and give its identifier up (nightbell forget \(identifier))
-                    """)
+            } else if let problem = reserve(declaration) {
+                reloaded.problems.append(problem)
             } else if before[identifier] == nil {
                 reloaded.changed.append("\(identifier) \(begin(declaration))")
-            } else {
+            } else if isChanged {
                 reloaded.changed.append("\(identifier) \(change(declaration))")
             }
         }
+        persist()
         let now = Set(configuration.declarations.map(\.registration.identifier))
         for identifier in old.map(\.registration.identifier) where !now.contains(identifier) {
             let goesOn = supervision.client(named: identifier) != nil
@@ -144,19 +141,9 @@ extension Supervisor {
         }
     }
 
-    /// The user of the client, if that is not the one that it is declared for.
-    private func userBesides(_ declaration: Declaration) -> UserID? {
-        let user = supervision.client(named: declaration.registration.identifier).flatMap {
-            supervision.user(of: $0)
-        }
-        return user == declaration.registration.user ? nil : user
-    }
-
     /// A client that was not declared before.
     private func begin(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
-        supervision.remember(identifier, of: declaration.registration.user, isQuit: false)
-        persist()
         guard supervision.client(named: identifier) == nil else { return change(declaration) }
         return launchAtStart(declaration) ? "is declared, and launched" : "is declared"
     }
@@ -179,9 +166,9 @@ extension Supervisor {
         {
             return "has a changed declaration, and is launched"
         }
-        guard let client = supervision.client(named: identifier),
-            supervision.user(of: client) == declaration.registration.user, launches.contains(client)
-        else { return "has a changed declaration, which counts from its next launch or Hello" }
+        guard let client = supervision.client(named: identifier), launches.contains(client) else {
+            return "has a changed declaration, which counts from its next launch or Hello"
+        }
         guard launches.attempt(of: client) == nil else {
             return "is being launched as it was declared before: reload once more when it runs"
         }

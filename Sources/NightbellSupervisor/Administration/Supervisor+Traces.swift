@@ -35,9 +35,9 @@ extension Supervisor {
     /// can cause some of the others, by crashing or by not answering.
     private func log(_ trace: Trace, of identifier: String, _ user: UserID?) {
         guard let kind = trace.limit else {
-            return logger.log(level: trace.level, "\(identifier): \(trace.kind) \(trace.detail)")
+            return logger.log(level: trace.level, "\(identifier): \(trace.text)")
         }
-        log(kind, trace.level, of: user, "\(identifier): \(trace.kind) \(trace.detail)")
+        log(kind, trace.level, of: user, "\(identifier): \(trace.text)")
     }
 
     /// For watchers, with details that the core does not have: the names of sockets, and how long a client was
@@ -139,9 +139,9 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
             .debug
-        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .terminated, .crashed, .gaveUp,
+        case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .crashed, .gaveUp,
             .stateDropped, .outOfReach, .unlockUnknown, .simulated:
             .notice
         case .keepAliveLate, .doesNotSpeak:
@@ -153,16 +153,18 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
-        case .terminated: .ends
         case .crashed, .gaveUp, .stateDropped: .crashes
         case .outOfReach, .doesNotSpeak, .unlockUnknown, .simulated: .reach
         case .keepAliveLate: .keepAlives
         }
     }
+
+    /// For the log.
+    fileprivate var text: String { detail.isEmpty ? kind : "\(kind): \(detail)" }
 
     /// One word by which programs tell traces apart.
     var kind: String {

@@ -113,7 +113,7 @@ extension Supervisor {
         } else if let client, let attempt = launches.attempt(of: client),
             newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
         {
-            launchEnded(client)
+            launchEnded(client, before: newcomer)
         }
         let pid = newcomer.credentials.pid
         guard connections.clientProcesses.contains(pid),

@@ -163,6 +163,9 @@ final class ServedClient {
     let wantsWakeWord: Bool
     /// The identifier in its Hello, if it is registered under another one.
     var saidIdentifier: String?
+    /// When it said Hello, in elapsed time, and how long its client had slept until then, in nanoseconds.
+    var connectedAt = Instant(nanoseconds: 0)
+    var asleepBefore: UInt64 = 0
     /// The launched process that started this one instead of becoming the client itself.
     var wrapper: pid_t?
     /// Where its wake word is, if it has one: the page's descriptor and the index in the page.

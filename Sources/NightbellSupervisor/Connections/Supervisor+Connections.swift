@@ -49,6 +49,10 @@ extension Supervisor {
         do {
             let credentials = try socket.peerCredentials()
             guard connections.count(ofUser: credentials.uid) < configuration.connectionsPerUser else {
+                log(
+                    .connections, .notice, of: credentials.uid,
+                    "a connection of uid \(credentials.uid) is refused: it has \(configuration.connectionsPerUser)"
+                )
                 return refuse(socket, Self.tooManyConnections)
             }
             guard hasDescriptors(for: credentials, 1, leaving: .replacement) else {

@@ -272,8 +272,12 @@ extension Supervisor {
             identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
         registration.exitsOnSuspend = hello.exitsOnSuspend
         registration.wantsNetworkChanges = hello.wantsNetworkChanges
-        if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
-        {
+        if let declaration = launches.declarations[identifier] {
+            let declared = declaration.registration
+            guard declared.user == registration.user else {
+                return refusal(.identifierOfOtherUser, "it is declared for another user")
+            }
+            _ = reserve(declaration)
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
             registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
             registration.waitsForUnlock = declared.waitsForUnlock

@@ -45,6 +45,8 @@ extension Supervisor {
             return false
         }
         record.previous = previous
+        record.connectedAt = elapsedNow
+        record.asleepBefore = ask { $0.view(of: client, at: now)?.counters.asleepNanoseconds ?? 0 }
         connection.role = .client(record)
         attach(connection, to: client, record)
         if said != record.identifier {
@@ -100,6 +102,9 @@ extension Supervisor {
         guard var bytes = recordBytes(of: client) else { return nil }
         bytes.wantsWakeWord = record.wantsWakeWord
         bytes.launch = record.launch?.bytes ?? []
+        bytes.saidIdentifier = record.saidIdentifier
+        bytes.connectedAt = record.connectedAt
+        bytes.asleepBefore = record.asleepBefore
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
         return bytes

@@ -81,14 +81,39 @@ final class LaunchAttempt {
         return outcome
     }
 
-    /// Kills it with the processes that it has started: one of them may be about to say Hello. A kernel before 6.9 kills only
-    /// the first.
+    /// When it is killed, after it was asked to end.
+    private(set) var killsAt: Instant?
+
+    /// Asks it to end, with the processes that it has started: it may be a program that knows nothing of Nightbell.
+    ///
+    /// - Parameter deadline: when it is killed.
+    func terminate(until deadline: Instant) throws(SystemError) {
+        if killsAt == nil { killsAt = deadline }
+        try signal(SIGTERM)
+    }
+
+    /// Kills it with the processes that it has started: one of them may be about to say Hello.
     func kill() throws(SystemError) {
+        killsAt = nil
+        try signal(SIGKILL)
+    }
+
+    /// A kernel before 6.9 signals only the first process.
+    private func signal(_ number: CInt) throws(SystemError) {
         do {
-            try process.signalGroup(SIGKILL)
+            try process.signalGroup(number)
         } catch {
             // It may not lead its group yet.
-            try process.signal(SIGKILL)
+            try process.signal(number)
+        }
+    }
+
+    /// Kills the processes that it has left behind: another launch follows, and they would be a second copy.
+    func killRest() {
+        do throws(SystemError) {
+            try process.signalGroup(SIGKILL)
+        } catch {
+            // It has left none, or this kernel cannot.
         }
     }
 

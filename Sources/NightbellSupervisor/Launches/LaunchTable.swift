@@ -103,6 +103,9 @@ struct LaunchTable: ~Copyable {
     /// Launches of processes that have not said Hello.
     var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
 
+    /// When the first process that was asked to end is killed.
+    var nextKill: Instant? { attempts.isEmpty ? nil : attempts.values.compactMap(\.killsAt).min() }
+
     /// Why its last launch failed, if it did.
     func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }
 

@@ -68,18 +68,25 @@ extension Supervisor {
     // MARK: Declarations
 
     func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
-        let identifier = declaration.registration.identifier
-        if let owner = supervision.ownership(of: identifier)?.user, owner != declaration.registration.user {
-            log(
-                .launches, .error, of: declaration.registration.user,
-                """
-                \(identifier) is declared for uid \(declaration.registration.user), but uid \(owner) was the first to \
-                use it, and it is not launched: nightbell forget \(identifier) gives it up, once no process of that \
-                uid goes by it
-                """)
+        if let problem = reserve(declaration) {
+            log(.launches, .error, of: declaration.registration.user, problem)
         }
         var context = RequestContext(declaration: declaration)
         feed(.launch(declaration.registration, isRequested ? key : nil), &context)
+    }
+
+    /// The identifier of a declared client belongs to the user that it is declared for, even if another was the first to use
+    /// it.
+    ///
+    /// - Returns: why that has to wait.
+    func reserve(_ declaration: Declaration) -> String? {
+        let (identifier, user) = (declaration.registration.identifier, declaration.registration.user)
+        if supervision.reserve(identifier, for: user) { return nil }
+        let other = supervision.ownership(of: identifier).map { "uid \($0.user)" } ?? "another user"
+        return """
+            \(identifier) is declared for uid \(user), and a client of \(other) goes by it: quit that \
+            (nightbell quit \(identifier)), then launch this one (nightbell launch \(identifier))
+            """
     }
 
     /// The core has registered a declared client.
@@ -172,8 +179,23 @@ extension Supervisor {
     }
 
     /// Ends launches without a Hello: the connection that such a process was given is closed with us.
-    func endLaunches() {
+    ///
+    /// - Parameter deadline: until when they have time; nil: none.
+    func endLaunches(until deadline: Instant?) {
         for attempt in launches.silentAttempts {
+            do throws(SystemError) {
+                if let deadline { try attempt.terminate(until: deadline) } else { try attempt.kill() }
+            } catch {
+                logger.debug("process \(attempt.pid) has ended: \(error)")
+            }
+        }
+    }
+
+    /// Kills launched processes that were asked to end, and have not.
+    func killOverdueLaunches() {
+        guard let first = launches.nextKill, first <= now else { return }
+        for attempt in launches.silentAttempts {
+            guard let due = attempt.killsAt, due <= now else { continue }
             do throws(SystemError) {
                 try attempt.kill()
             } catch {
@@ -202,7 +224,9 @@ extension Supervisor {
     }
 
     /// Its process has ended before it said Hello.
-    func launchEnded(_ client: ClientID) {
+    ///
+    /// - Parameter newcomer: says Hello at this moment.
+    func launchEnded(_ client: ClientID, before newcomer: Connection? = nil) {
         noteOutcome(client, isOver: true)
         let attempt = takeAttempt(client)
         let status = attempt.flatMap { Self.exitStatus(of: $0.process) }
@@ -212,8 +236,13 @@ extension Supervisor {
                 .launches, .notice, of: supervision.user(of: client),
                 "\(name) has ended before it said Hello: \(Self.text(of: status))")
         }
-        if let attempt { end(attempt) }
-        feed(.ended(client, attempt?.hasRun == true ? Self.ending(status) : .failed))
+        let ending = attempt?.hasRun == true ? Self.ending(status) : .failed
+        if let attempt {
+            let isRestOfIt = newcomer.map { getsid($0.credentials.pid) == attempt.pid } ?? false
+            if ending == .failed, !isRestOfIt { attempt.killRest() }
+            end(attempt)
+        }
+        feed(.ended(client, ending))
     }
 
     /// Removes the attempt: the launch is over.

@@ -14,6 +14,11 @@ struct ClientRecordBytes {
     /// How it says it was started, if it would not be launched that way. Encoded as on the wire.
     var launch: [UInt8] = []
     var presence = RecoverySnapshot.Presence.registered
+    /// The identifier by which its program said Hello, if that is another one.
+    var saidIdentifier: String?
+    /// When its process said Hello, in elapsed time, and how long it had slept until then, in nanoseconds.
+    var connectedAt = Instant(nanoseconds: 0)
+    var asleepBefore: UInt64 = 0
     /// nil: it cannot be launched.
     var recipe: LaunchRecipe?
     /// The process that we made for it; 0: it connected by itself.
@@ -40,6 +45,9 @@ struct ClientRecordBytes {
             $0.ownership = ownership
             $0.wantsWakeWord = wantsWakeWord
             $0.launch = launch.asField
+            $0.saidIdentifier = saidIdentifier ?? ""
+            $0.connectedAtNs = connectedAt.nanoseconds
+            $0.asleepBeforeNs = asleepBefore
             $0.presence = presence.stored
             $0.madeProcess = madeProcess
             if let previous { $0.previous = previous.stored }
@@ -70,6 +78,9 @@ struct ClientRecordBytes {
         ownership = stored.ownership
         wantsWakeWord = stored.wantsWakeWord
         launch = Array(stored.launch)
+        connectedAt = Instant(nanoseconds: stored.connectedAtNs)
+        asleepBefore = stored.asleepBeforeNs
+        saidIdentifier = stored.saidIdentifier.isEmpty ? nil : stored.saidIdentifier
         self.presence = presence
         madeProcess = stored.madeProcess
         previous = stored.hasPrevious ? PreviousProcess(stored.previous) : nil

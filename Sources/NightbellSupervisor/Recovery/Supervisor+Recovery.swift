@@ -68,6 +68,9 @@ extension Supervisor {
                 id: client, identifier: record.registration.identifier.description, process: process,
                 launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
             known.previous = record.previous
+            known.saidIdentifier = record.saidIdentifier
+            known.connectedAt = record.connectedAt
+            known.asleepBefore = record.asleepBefore
             connections.insert(connection)
             connection.role = .client(known)
             attach(connection, to: client, known)

@@ -188,6 +188,7 @@ extension World {
         case .quit: return nil
         case .simulateNetworkChange, .simulateSleep, .simulateUnlock:
             return refusalOfSimulated(command, client)
+        case .wake where client.state == .launching && client.isLeftAlone: return .illegalState(.launching)
         case .wake, .launch: return client.state == .terminating ? .illegalState(.terminating) : nil
         // `FetchLife` is the world of clients that fetch.
         case .simulateFetch, .simulateFetchLaunch: return .modeRequired(.fetch)

@@ -37,7 +37,8 @@ extension World {
                 client.lingerUntil = Instant(nanoseconds: .min)
                 client.isSetUp = true
             }
-            if command == .wake || (command == .launch && client.execution == .absent) {
+            let isWoken = command == .wake && !(client.state == .launching && client.isLeftAlone)
+            if isWoken || (command == .launch && client.execution == .absent) {
                 foreseeWish(client, .request)
             }
             foreseeSimulated(command, client)

@@ -54,7 +54,7 @@ struct RunCommand: ParsableCommand {
         guard isIdentifier(chosenIdentifier) else {
             let advice = identifier == nil ? "; choose one with --identifier" : ""
             throw ValidationError(
-                "'\(chosenIdentifier)' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
+                "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {

@@ -27,6 +27,25 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
+    @Test func aDeclaredIdentifierIsReserved() throws {
+        var bench = Bench()
+        let name = try #require(ClientIdentifier("a"))
+        let client = try bench.register("a", user: 1)
+        var isReserved = bench.core.reserve(name, for: 2)
+        #expect(!isReserved, "a client of another user goes by it")
+        bench.turn(.gone(client))
+        for _ in 0..<2 {
+            isReserved = bench.core.reserve(name, for: 2)
+            #expect(isReserved && bench.core.ownership(of: name)?.user == 2)
+        }
+        var outcome = try refusal(&bench, "a", user: 1)
+        #expect(outcome == .identifierOfOtherUser)
+        outcome = try refusal(&bench, "a", user: 2)
+        #expect(outcome == nil)
+        isReserved = bench.core.reserve(name, for: 2)
+        #expect(isReserved, "its own client goes by it")
+    }
+
     @Test func clientsPerUser() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }
         let first = try bench.register(user: 1)
