@@ -147,7 +147,7 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
+                "CLinux", "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
                 "Manifests",
                 "Presentation", "StatusReports",
                 "ProcessWaits", "Suspension",

@@ -13,6 +13,8 @@ package enum ProcFS {
         package let threads: Int
         /// In clock ticks since boot. Together with the pid it identifies a process uniquely.
         package let startTime: UInt64
+        /// The one on which it ran last.
+        package let processor: CInt
     }
 
     /// Statistics of the process, or with `thread` of one of its threads.
@@ -47,9 +49,12 @@ package enum ProcFS {
         guard let threads = ByteFields.number(fields.next()) else { return nil }
         fields.skip(1)
         guard let startTime = ByteFields.number(fields.next()) else { return nil }
+        fields.skip(16)
+        let processor = ByteFields.number(fields.next()) ?? 0
         return Statistics(
             state: Character(Unicode.Scalar(state)), parent: pid_t(clamping: parent),
-            isExiting: flags & exitingFlag != 0, threads: Int(clamping: threads), startTime: startTime)
+            isExiting: flags & exitingFlag != 0, threads: Int(clamping: threads), startTime: startTime,
+            processor: CInt(clamping: processor))
     }
 
     /// `PF_EXITING` of the kernel's `include/linux/sched.h`.
@@ -124,6 +129,13 @@ package enum ProcFS {
         status(pid, "Uid").flatMap { $0.split(separator: "\t").first }.flatMap { uid_t($0) }
     }
 
+    /// Whether all user ids of a process are this one: real, effective, saved and that of the file system.
+    package static func ownsAll(_ pid: pid_t, _ user: uid_t) -> Bool {
+        guard let line = status(pid, "Uid") else { return false }
+        let numbers = line.split(separator: "\t").map { uid_t($0) }
+        return numbers.count == 4 && numbers.allSatisfy { $0 == user }
+    }
+
     /// The process that traces this one, such as a debugger; nil without a tracer.
     package static func tracerPID(_ pid: pid_t) -> pid_t? {
         guard let tracer = status(pid, "TracerPid").flatMap({ pid_t($0) }), tracer != 0 else { return nil }
@@ -149,6 +161,14 @@ package enum ProcFS {
     package static func name(_ pid: pid_t) -> String? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/comm") else { return nil }
         return text.hasSuffix("\n") ? String(text.dropLast()) : text
+    }
+
+    /// The children of a process, its own and those of its other threads.
+    package static func children(_ pid: pid_t) -> [pid_t] {
+        threadIdentifiers(pid).flatMap { thread in
+            ((try? SmallFile.readText("/proc/\(pid)/task/\(thread)/children")) ?? "")
+                .split(separator: " ").compactMap { pid_t($0) }
+        }
     }
 
     /// The number of file locks that the process holds by its first descriptors, `limit` at the most.

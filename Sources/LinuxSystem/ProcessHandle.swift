@@ -16,6 +16,18 @@ package struct ProcessHandle: ~Copyable, Sendable {
         self.init(pidfd: try Self.openPidfd(pid), pid: pid)
     }
 
+    /// Opens the process that has the pid and started at this time (`ProcFS.Statistics.startTime`).
+    ///
+    /// - Throws: `ESRCH` if there is none, any more.
+    package init(opening pid: pid_t, startedAt startTime: UInt64) throws(SystemError) {
+        let pidfd = try Self.openPidfd(pid)
+        // The pidfd keeps naming this process: if it started then, it is the right one.
+        guard try ProcFS.readStatistics(pid)?.startTime == startTime else {
+            throw SystemError(code: ESRCH, call: "pidfd_open of \(pid)")
+        }
+        self.init(pidfd: pidfd, pid: pid)
+    }
+
     /// Readable, for `poll` and its like, once the process has ended.
     package var rawValue: CInt { pidfd.rawValue }
 

@@ -20,12 +20,18 @@ package struct SignalDescriptor: ~Copyable {
     package var rawValue: CInt { descriptor.rawValue }
 
     /// The next pending signal.
-    package func next() throws(SystemError) -> CInt? {
+    package func next() throws(SystemError) -> CInt? { try nextWithSource()?.number }
+
+    /// The next pending signal, and whether it is the kernel's own, such as one for the keys of a terminal: then all processes
+    /// of the terminal's foreground have got it.
+    package func nextWithSource() throws(SystemError) -> (number: CInt, isKernels: Bool)? {
         var information = signalfd_siginfo()
         let rawValue = descriptor.rawValue
         let count = try nonblockingSystemCall("read signalfd") {
             unsafe read(rawValue, &information, MemoryLayout<signalfd_siginfo>.size)
         }
-        return count == nil ? nil : CInt(information.ssi_signo)
+        guard count != nil else { return nil }
+        let fromKernel: CInt = 0x80  // SI_KERNEL
+        return (CInt(information.ssi_signo), information.ssi_code == fromKernel)
     }
 }

@@ -80,6 +80,7 @@ extension ClientInfo {
         stateBytes = Int(clamping: wire.stateBytes)
         launchesInRow = Int(clamping: wire.launchesInRow)
         wantsNetworkChanges = wire.wantsNetworkChanges
+        isUnmodified = wire.isUnmodified
         fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
         observations = wire.observations.compactMap(Observation.init)
     }

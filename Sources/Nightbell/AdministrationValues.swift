@@ -233,6 +233,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var launchesInRow: Int
     /// Whether it is woken when the machine has another network.
     public var wantsNetworkChanges: Bool
+    /// Whether it is a program that knows nothing of Nightbell (`nightbell run --unmodified`).
+    public var isUnmodified: Bool
     /// Its fetches; nil: it has never asked for any.
     public var fetch: Fetch?
     /// Only from ``Administration/show(_:)``.

@@ -200,6 +200,9 @@ public final class Client: Sendable {
     /// The client is in use: it is not suspended until ``enterBackground()``.
     public func enterForeground() throws(NightbellError) { _ = try session.request(.enterForeground) }
 
+    /// Reports why an unmodified program is awake, for people to read. Does nothing without a supervisor.
+    package func reportAwake(_ reason: String) { session.reportAwake(reason) }
+
     // MARK: Keep-alive
 
     /// Runs `handler` at least this often while the client is in the background, suspended or not: a little

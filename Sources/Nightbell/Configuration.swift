@@ -26,6 +26,8 @@ extension Client {
         public var requiresSupervisor: Bool = true
         /// Whether to reconnect, until it succeeds, after the supervisor went away.
         public var reconnects: Bool = true
+        /// An unmodified program that this client speaks for; nil: the client is this process.
+        package var program: Program?
         /// How long a request waits for its answer. Time in which the process was suspended does not count.
         public var requestTimeout: Duration = .seconds(5)
 
@@ -50,6 +52,18 @@ extension Client {
         public static func defaultSocketPath() -> String { Environment.socketPath() }
     }
 
+    /// A process of the same user that is suspended and woken as it is.
+    package struct Program: Sendable, Hashable {
+        package var processID: Int32
+        /// In clock ticks since boot, so that a reused pid is not mistaken for it.
+        package var startTime: UInt64
+
+        package init(processID: Int32, startTime: UInt64) {
+            self.processID = processID
+            self.startTime = startTime
+        }
+    }
+
     /// Callbacks of the library, one at a time, on its own thread or inside ``Client/processPending()``.
     ///
     /// A handler may make requests. No other handler starts before it has returned.
@@ -71,6 +85,8 @@ extension Client {
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }
         /// The announced suspension is cancelled: read on.
         public var suspendCancelled: @Sendable () -> Void = {}
+        /// The unmodified program is suspended (``Client/Configuration/program``).
+        package var programSuspended: @Sendable () -> Void = {}
         /// The client left the foreground. Save what must be saved within the supervisor's budget (5 s).
         public var didEnterBackground: @Sendable () -> Void = {}
         /// Background tasks still run and their time is nearly up: end them, or the client is terminated. A

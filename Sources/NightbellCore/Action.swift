@@ -115,6 +115,8 @@ package enum Notice: Sendable, Equatable {
     case didEnterBackground(budget: Duration)
     case prepareToSuspend(epoch: UInt64, budget: Duration)
     case suspendCancelled(epoch: UInt64)
+    /// The program of an unmodified client is suspended.
+    case suspended(epoch: UInt64)
     case wake(Wake)
     case backgroundTimeExpiring(remaining: Duration)
     case willTerminate(budget: Duration, TerminationReason)

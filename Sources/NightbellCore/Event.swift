@@ -28,6 +28,9 @@ package struct Registration: Sendable, Equatable {
     package var wantsNetworkChanges = false
     /// It is launched only once its user's home is there.
     package var waitsForUnlock = false
+    /// Another process speaks for the program, which is suspended and woken without its knowledge. That process always
+    /// runs: it is not asked to prepare, has no budgets, and brings the program to the background each time anew.
+    package var isUnmodified = false
 
     package init(
         identifier: ClientIdentifier, user: UserID, modes: Modes, wakeLimitPolicy: WakeLimitPolicy = .linger

@@ -209,6 +209,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case wakesForMedia
     /// The media of one user keeps the clients of another one awake.
     case mixesSessions
+    /// An unmodified client that is woken stays in the background, as if it could finish the wake …
+    case budgetsUnmodified
+    /// … and one that is wanted back stays frozen.
+    case leavesUnmodifiedFrozen
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

@@ -130,6 +130,7 @@ extension Supervisor {
                 journal.storeToldWake(wake.wakeID, of: client)
             }
         } else {
+            if case .suspended = notice { connection.client?.awakeReason = "" }
             send(WireSupervisorMessage(notice, work, takeReturned(client)), to: connection)
         }
     }

@@ -935,6 +935,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .stopObserving(newValue)}
   }
 
+  package var awakeReason: WireAwakeReason {
+    get {
+      if case .awakeReason(let v)? = body {return v}
+      return WireAwakeReason()
+    }
+    set {body = .awakeReason(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -1073,6 +1081,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case fetchDone(WireFetchDone)
     case observe(WireObserve)
     case stopObserving(WireStopObserving)
+    case awakeReason(WireAwakeReason)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -1204,6 +1213,14 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     set {body = .willTerminate(newValue)}
   }
 
+  package var suspended: WireSuspended {
+    get {
+      if case .suspended(let v)? = body {return v}
+      return WireSuspended()
+    }
+    set {body = .suspended(newValue)}
+  }
+
   package var supervisorRestarted: WireSupervisorRestarted {
     get {
       if case .supervisorRestarted(let v)? = body {return v}
@@ -1268,6 +1285,7 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case wake(WireWake)
     case backgroundTimeExpiring(WireBackgroundTimeExpiring)
     case willTerminate(WireWillTerminate)
+    case suspended(WireSuspended)
     case supervisorRestarted(WireSupervisorRestarted)
     /// answers Status
     case supervisorStatus(WireSupervisorStatus)
@@ -1328,11 +1346,39 @@ package nonisolated struct WireHello: Sendable {
   /// they are closed. A process launched by the supervisor has them already.
   package var takesSocketsBack: Bool = false
 
+  /// The client is another process, which does not speak this protocol, and is suspended and woken as it is. See "Unmodified
+  /// programs". It must belong to the user of this connection, and it cannot be launched.
+  package var program: WireProgram {
+    get {_program ?? WireProgram()}
+    set {_program = newValue}
+  }
+  /// Returns true if `program` has been explicitly set.
+  package var hasProgram: Bool {self._program != nil}
+  /// Clears the value of `program`. Subsequent reads from it will return its default value.
+  package mutating func clearProgram() {self._program = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
 
   fileprivate var _launch: WireLaunchSpecification? = nil
+  fileprivate var _program: WireProgram? = nil
+}
+
+/// A process, of the same user and in the same pid namespace as the supervisor.
+package nonisolated struct WireProgram: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var processID: UInt32 = 0
+
+  /// Field 22 of /proc/PID/stat, so that another process that has the pid by now is not taken for it.
+  package var startTime: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
 }
 
 package nonisolated struct WireLaunchSpecification: Sendable {
@@ -2122,6 +2168,33 @@ package nonisolated struct WireSuspendCancelled: Sendable {
 
   /// as in Wake
   package var returned: [WireDelegatedState] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The program is suspended: what it waits for cannot change any more, and can be compared with what was handed over. May
+/// be sent twice for one suspension.
+package nonisolated struct WireSuspended: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var epoch: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Why the program is not suspended, or why not for longer; for people to read. At most 256 bytes. Needs no answer: request 0.
+package nonisolated struct WireAwakeReason: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var reason: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -3374,6 +3447,12 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
   /// Clears the value of `offload`. Subsequent reads from it will return its default value.
   package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
+  /// another process speaks for it
+  package var isUnmodified: Bool {
+    get {_storage._isUnmodified}
+    set {_uniqueStorage()._isUnmodified = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: @unchecked Sendable {
@@ -3645,7 +3724,7 @@ nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{4}\u{9}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{4}\u{8}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3912,6 +3991,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
         if let v = v {
           if hadOneofValue {try decoder.handleConflictingOneOf()}
           self.body = .stopObserving(v)
+        }
+      }()
+      case 22: try {
+        var v: WireAwakeReason?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .awakeReason(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .awakeReason(v)
         }
       }()
       case 30: try {
@@ -4191,6 +4283,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .stopObserving(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
     }()
+    case .awakeReason?: try {
+      guard case .awakeReason(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 22)
+    }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
@@ -4269,7 +4365,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{4}\u{a}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4434,6 +4530,19 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
           self.body = .willTerminate(v)
         }
       }()
+      case 22: try {
+        var v: WireSuspended?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .suspended(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .suspended(v)
+        }
+      }()
       case 31: try {
         var v: WireSupervisorRestarted?
         var hadOneofValue = false
@@ -4561,6 +4670,10 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
       guard case .willTerminate(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
     }()
+    case .suspended?: try {
+      guard case .suspended(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 22)
+    }()
     case .supervisorRestarted?: try {
       guard case .supervisorRestarted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 31)
@@ -4596,7 +4709,7 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Hello"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0\u{3}wants_network_changes\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{1}identifier\0\u{1}modes\0\u{3}wake_limit_policy\0\u{1}launch\0\u{3}wants_wake_word\0\u{4}\u{4}exits_on_suspend\0\u{3}takes_sockets_back\0\u{3}wants_network_changes\0\u{1}program\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4613,6 +4726,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
       case 10: try { try decoder.decodeSingularBoolField(value: &self.exitsOnSuspend) }()
       case 11: try { try decoder.decodeSingularBoolField(value: &self.takesSocketsBack) }()
       case 12: try { try decoder.decodeSingularBoolField(value: &self.wantsNetworkChanges) }()
+      case 13: try { try decoder.decodeSingularMessageField(value: &self._program) }()
       default: break
       }
     }
@@ -4650,6 +4764,9 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if self.wantsNetworkChanges != false {
       try visitor.visitSingularBoolField(value: self.wantsNetworkChanges, fieldNumber: 12)
     }
+    try { if let v = self._program {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4663,6 +4780,42 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
     if lhs.exitsOnSuspend != rhs.exitsOnSuspend {return false}
     if lhs.wantsNetworkChanges != rhs.wantsNetworkChanges {return false}
     if lhs.takesSocketsBack != rhs.takesSocketsBack {return false}
+    if lhs._program != rhs._program {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireProgram: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Program"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}process_id\0\u{3}start_time\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.processID) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.startTime) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.processID != 0 {
+      try visitor.visitSingularUInt32Field(value: self.processID, fieldNumber: 1)
+    }
+    if self.startTime != 0 {
+      try visitor.visitSingularUInt64Field(value: self.startTime, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireProgram, rhs: WireProgram) -> Bool {
+    if lhs.processID != rhs.processID {return false}
+    if lhs.startTime != rhs.startTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6021,6 +6174,66 @@ nonisolated extension WireSuspendCancelled: SwiftProtobuf.Message, SwiftProtobuf
   package static func ==(lhs: WireSuspendCancelled, rhs: WireSuspendCancelled) -> Bool {
     if lhs.epoch != rhs.epoch {return false}
     if lhs.returned != rhs.returned {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSuspended: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Suspended"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}epoch\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.epoch) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.epoch != 0 {
+      try visitor.visitSingularUInt64Field(value: self.epoch, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSuspended, rhs: WireSuspended) -> Bool {
+    if lhs.epoch != rhs.epoch {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireAwakeReason: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".AwakeReason"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}reason\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.reason) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.reason.isEmpty {
+      try visitor.visitSingularStringField(value: self.reason, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireAwakeReason, rhs: WireAwakeReason) -> Bool {
+    if lhs.reason != rhs.reason {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -7901,7 +8114,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{4}\u{2}asleep_since_hello_ns\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -7931,6 +8144,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _fetch: WireClientInfo.Fetch? = nil
     var _observations: [WireClientInfo.Observation] = []
     var _offload: WireOffloadCounters? = nil
+    var _isUnmodified: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -7968,6 +8182,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _fetch = source._fetch
       _observations = source._observations
       _offload = source._offload
+      _isUnmodified = source._isUnmodified
     }
   }
 
@@ -8012,6 +8227,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 28: try { try decoder.decodeSingularMessageField(value: &_storage._fetch) }()
         case 29: try { try decoder.decodeRepeatedMessageField(value: &_storage._observations) }()
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        case 31: try { try decoder.decodeSingularBoolField(value: &_storage._isUnmodified) }()
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepSinceHelloNs) }()
         default: break
         }
@@ -8103,6 +8319,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       try { if let v = _storage._offload {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
       } }()
+      if _storage._isUnmodified != false {
+        try visitor.visitSingularBoolField(value: _storage._isUnmodified, fieldNumber: 31)
+      }
       if _storage._asleepSinceHelloNs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._asleepSinceHelloNs, fieldNumber: 32)
       }
@@ -8142,6 +8361,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._fetch != rhs_storage._fetch {return false}
         if _storage._observations != rhs_storage._observations {return false}
         if _storage._offload != rhs_storage._offload {return false}
+        if _storage._isUnmodified != rhs_storage._isUnmodified {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -144,6 +144,17 @@ package nonisolated struct StoredClient: @unchecked Sendable {
     set {_uniqueStorage()._asleepBeforeNs = newValue}
   }
 
+  /// The process that is an unmodified client, and not the one that connected; 0: it is none.
+  package var program: UInt32 {
+    get {_storage._program}
+    set {_uniqueStorage()._program = newValue}
+  }
+
+  package var programStartTime: UInt64 {
+    get {_storage._programStartTime}
+    set {_uniqueStorage()._programStartTime = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum Presence: SwiftProtobuf.Enum, Swift.CaseIterable {
@@ -768,7 +779,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0\u{1}program\0\u{3}program_start_time\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -790,6 +801,8 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _saidIdentifier: String = String()
     var _connectedAtNs: Int64 = 0
     var _asleepBeforeNs: UInt64 = 0
+    var _program: UInt32 = 0
+    var _programStartTime: UInt64 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -819,6 +832,8 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _saidIdentifier = source._saidIdentifier
       _connectedAtNs = source._connectedAtNs
       _asleepBeforeNs = source._asleepBeforeNs
+      _program = source._program
+      _programStartTime = source._programStartTime
     }
   }
 
@@ -856,6 +871,8 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 17: try { try decoder.decodeSingularStringField(value: &_storage._saidIdentifier) }()
         case 18: try { try decoder.decodeSingularInt64Field(value: &_storage._connectedAtNs) }()
         case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepBeforeNs) }()
+        case 20: try { try decoder.decodeSingularUInt32Field(value: &_storage._program) }()
+        case 21: try { try decoder.decodeSingularUInt64Field(value: &_storage._programStartTime) }()
         default: break
         }
       }
@@ -925,6 +942,12 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._asleepBeforeNs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._asleepBeforeNs, fieldNumber: 19)
       }
+      if _storage._program != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._program, fieldNumber: 20)
+      }
+      if _storage._programStartTime != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._programStartTime, fieldNumber: 21)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -953,6 +976,8 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._saidIdentifier != rhs_storage._saidIdentifier {return false}
         if _storage._connectedAtNs != rhs_storage._connectedAtNs {return false}
         if _storage._asleepBeforeNs != rhs_storage._asleepBeforeNs {return false}
+        if _storage._program != rhs_storage._program {return false}
+        if _storage._programStartTime != rhs_storage._programStartTime {return false}
         return true
       }
       if !storagesAreEqual {return false}

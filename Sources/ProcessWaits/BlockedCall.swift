@@ -1,4 +1,5 @@
 import CLinux
+import Glibc
 import LinuxSystem
 
 /// The system call that a thread is blocked in, from `/proc/PID/task/TID/syscall`.
@@ -26,8 +27,9 @@ package struct BlockedCall: Sendable, Hashable {
     package enum Timeout: Sendable, Hashable {
         case never
         case after(Duration)
-        /// A `timespec` or `timeval` in the memory of the process.
-        case atAddress(UInt64, unit: Unit)
+        /// A `timespec` or `timeval` in the memory of the process: a time from the beginning of the call, or with `clock`
+        /// the time of that clock at which it ends.
+        case atAddress(UInt64, unit: Unit, clock: CInt? = nil)
         case unknown
 
         package enum Unit: Int64, Sendable, Hashable {
@@ -40,7 +42,7 @@ package struct BlockedCall: Sendable, Hashable {
     package enum List: Sendable, Hashable {
         /// An array of `struct pollfd`.
         case entries(UInt64, count: Int)
-        /// Sets of bits, without those that are null, for descriptors below `count`.
+        /// Sets of bits for descriptors below `count`: to read, to write and with exceptions. 0: there is none.
         case sets([UInt64], count: Int)
     }
 
@@ -49,6 +51,9 @@ package struct BlockedCall: Sendable, Hashable {
     package var descriptor: CInt?
     package var list: List?
     package var timeout: Timeout
+    /// As the kernel shows them: a thread that goes on with the same ones may still be in the same call.
+    package private(set) var number = 0
+    package private(set) var arguments: [UInt64] = []
 
     init(_ kind: Kind, descriptor: UInt64? = nil, list: List? = nil, timeout: Timeout = .never) {
         self.kind = kind
@@ -59,8 +64,12 @@ package struct BlockedCall: Sendable, Hashable {
 
     /// - Parameter arguments: six, in the order of the call.
     init(number: Int, arguments: [UInt64]) {
-        func timespec(_ index: Int) -> Timeout {
-            arguments[index] == 0 ? .never : .atAddress(arguments[index], unit: .nanoseconds)
+        func timespec(_ index: Int, clock: CInt? = nil) -> Timeout {
+            arguments[index] == 0 ? .never : .atAddress(arguments[index], unit: .nanoseconds, clock: clock)
+        }
+        defer {
+            self.number = number
+            self.arguments = arguments
         }
         func milliseconds(_ index: Int) -> Timeout {
             let value = CInt(truncatingIfNeeded: arguments[index])
@@ -68,7 +77,7 @@ package struct BlockedCall: Sendable, Hashable {
         }
         let entries = List.entries(arguments[0], count: Int(truncatingIfNeeded: arguments[1] & 0xffff_ffff))
         let sets = List.sets(
-            arguments[1...3].filter { $0 != 0 }, count: Int(truncatingIfNeeded: arguments[0] & 0x7fff_ffff))
+            Array(arguments[1...3]), count: Int(truncatingIfNeeded: arguments[0] & 0x7fff_ffff))
         switch clinux_blocking_call(number) {
         case clinux_call_epoll_milliseconds:
             self.init(.epoll, descriptor: arguments[0], timeout: milliseconds(3))
@@ -83,15 +92,49 @@ package struct BlockedCall: Sendable, Hashable {
         case clinux_call_read: self.init(.read, descriptor: arguments[0])
         case clinux_call_write: self.init(.write, descriptor: arguments[0])
         case clinux_call_accept: self.init(.accept, descriptor: arguments[0])
-        case clinux_call_futex, clinux_call_futex_vector: self.init(.futex, timeout: timespec(3))
+        case clinux_call_futex:
+            self.init(.futex, timeout: timespec(3, clock: Self.clock(ofFutex: arguments[1])))
+        case clinux_call_futex_vector:
+            self.init(.futex, timeout: timespec(3, clock: CInt(truncatingIfNeeded: arguments[4])))
         case clinux_call_nanosleep: self.init(.sleep, timeout: timespec(0))
-        case clinux_call_clock_nanosleep: self.init(.sleep, timeout: timespec(2))
+        case clinux_call_clock_nanosleep:
+            let clock = CInt(truncatingIfNeeded: arguments[0])
+            let isAbsolute = arguments[1] & UInt64(TIMER_ABSTIME) != 0
+            // Other clocks, such as a process's own, do not go on while it is frozen.
+            let isShared = [CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME].contains(clock)
+            self.init(.sleep, timeout: isShared ? timespec(2, clock: isAbsolute ? clock : nil) : .unknown)
         case clinux_call_child: self.init(.child)
         case clinux_call_signal: self.init(.signal)
         case clinux_call_timed_signal: self.init(.signal, timeout: timespec(2))
         case clinux_call_restart: self.init(.restarted, timeout: .unknown)
         case clinux_call_ring: self.init(.ring, timeout: .unknown)
         default: self.init(.other(number), timeout: .unknown)
+        }
+    }
+}
+
+extension BlockedCall {
+    /// The clock of the time at which a wait for a futex ends; nil: it ends after a time. See futex(2).
+    private static func clock(ofFutex operation: UInt64) -> CInt? {
+        enum Command {
+            static let lockPI: UInt64 = 6
+            static let waitBitset: UInt64 = 9
+            static let waitRequeuePI: UInt64 = 11
+            static let lockPI2: UInt64 = 13
+        }
+        switch operation & 0x7f {
+        case Command.lockPI: return CLOCK_REALTIME
+        case Command.waitBitset, Command.waitRequeuePI, Command.lockPI2:
+            return operation & 0x100 != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC
+        default: return nil
+        }
+    }
+
+    /// Whether other processes can watch what it waits for, or make it end.
+    package var mayTakeInput: Bool {
+        switch kind {
+        case .epoll, .poll, .select, .read, .accept, .signal, .child: true
+        case .write, .futex, .sleep, .restarted, .ring, .other: false
         }
     }
 }

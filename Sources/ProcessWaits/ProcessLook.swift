@@ -13,10 +13,31 @@ package struct ProcessLook: Sendable {
         package var schedulerState: Character
         /// The descriptors that it waits for: for an epoll set, those in it.
         package var watched: [CInt] = []
-        /// When its wait ends by itself; nil: never, or that is not known.
+        /// Its own descriptors, such as an epoll set without those in it, with the events of epoll(7) that it waits for.
+        package var interests: [CInt: UInt32] = [:]
+        /// When its wait ends by itself.
+        package var end = WaitEnd.never
+        /// The time until then, at most; nil: never, or that is not known.
         package var timeout: Duration?
         /// How often it has run, and how long, in all; nil if the kernel does not count it.
         package var activity: Activity?
+    }
+
+    /// When a wait ends by itself.
+    package enum WaitEnd: Sendable, Hashable {
+        case never
+        /// Its beginning and this.
+        case after(Duration)
+        /// At this time of a clock.
+        case at(Duration, clock: CInt)
+        case unknown
+    }
+
+    /// How closely to look.
+    package enum Detail: Sendable, Hashable {
+        /// At the waits only. The members of epoll sets and the other descriptors, of which there can be thousands, are left out.
+        case waits
+        case all
     }
 
     package struct Activity: Sendable, Hashable {
@@ -51,21 +72,23 @@ package struct ProcessLook: Sendable {
     /// - Returns: nil if it is gone.
     /// - Throws: the reason why `/proc` could not be read, such as `EMFILE`. Missing rights are no error: then the states are
     ///   nil.
-    package static func take(_ pid: pid_t) throws(SystemError) -> ProcessLook? {
+    package static func take(_ pid: pid_t, _ detail: Detail = .all) throws(SystemError) -> ProcessLook? {
         guard let name = ProcFS.name(pid) else { return nil }
         var look = ProcessLook(
             pid: pid, name: name, threads: [], descriptors: [:], tracer: ProcFS.tracerPID(pid),
             hasMemory: ProcFS.residentBytes(pid) ?? 0 > 0)
         for id in try ProcFS.readThreadIdentifiers(pid).sorted() {
             guard let statistics = try ProcFS.readStatistics(pid, thread: id) else { continue }
-            look.threads.append(thread(id, of: pid, statistics.state))
+            look.threads.append(thread(id, of: pid, statistics.state, detail))
         }
         guard !look.threads.isEmpty else { return nil }
-        look.lookAtDescriptors()
+        look.lookAtDescriptors(detail)
         return look
     }
 
-    private static func thread(_ id: pid_t, of pid: pid_t, _ schedulerState: Character) -> Thread {
+    private static func thread(
+        _ id: pid_t, of pid: pid_t, _ schedulerState: Character, _ detail: Detail
+    ) -> Thread {
         let directory = "/proc/\(pid)/task/\(id)"
         let name = (try? SmallFile.readText(directory + "/comm")) ?? ""
         var thread = Thread(
@@ -74,51 +97,116 @@ package struct ProcessLook: Sendable {
             schedulerState: schedulerState,
             activity: (try? SmallFile.read(directory + "/schedstat")).flatMap { Activity($0) })
         guard case .blocked(let call) = thread.state else { return thread }
-        thread.timeout = timeout(of: call, in: pid)
-        thread.watched = watched(by: call, in: pid)
+        thread.end = end(of: call, in: pid)
+        thread.timeout = thread.end.remaining
+        thread.watch(call, in: pid, detail)
         return thread
     }
 
-    private static func timeout(of call: BlockedCall, in pid: pid_t) -> Duration? {
+    private static func end(of call: BlockedCall, in pid: pid_t) -> WaitEnd {
         switch call.timeout {
-        case .never, .unknown: return nil
-        case .after(let duration): return duration
-        case .atAddress(let address, let unit):
-            guard let bytes = memory(of: pid, at: address, 16) else { return nil }
+        case .never: return .never
+        case .unknown: return .unknown
+        case .after(let duration): return .after(duration)
+        case .atAddress(let address, let unit, let clock):
+            guard let bytes = memory(of: pid, at: address, 16) else { return .unknown }
             let numbers = [0, 8].map { start in
                 (0..<8).reduce(Int64(0)) { $0 | Int64(bytes[start + $1]) << (8 * Int64($1)) }
             }
             let (nanoseconds, overflows) = numbers[1].multipliedReportingOverflow(by: unit.rawValue)
-            guard !overflows, numbers[0] >= 0 else { return nil }
-            return .seconds(numbers[0]) + .nanoseconds(nanoseconds)
+            guard !overflows, numbers[0] >= 0 else { return .unknown }
+            let time = Duration.seconds(numbers[0]) + .nanoseconds(nanoseconds)
+            return clock.map { .at(time, clock: $0) } ?? .after(time)
         }
     }
 
+    fileprivate static func memory(of pid: pid_t, at address: UInt64, _ count: Int) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: count)
+        let read = unsafe bytes.withUnsafeMutableBytes {
+            unsafe clinux_read_memory(pid, address, $0.baseAddress, count)
+        }
+        return read == count ? bytes : nil
+    }
+
+    private mutating func lookAtDescriptors(_ detail: Detail) {
+        let watched = Set(threads.flatMap(\.watched))
+        switch detail {
+        case .waits:
+            for number in watched { descriptors[number] = descriptor(number) }
+        case .all:
+            guard let names = try? SmallFile.names(in: "/proc/\(pid)/fd") else { return }
+            for number in names.compactMap({ CInt($0) }) {
+                guard let descriptor = descriptor(number) else { continue }
+                if watched.contains(number) || descriptor == .ring { descriptors[number] = descriptor }
+            }
+        }
+    }
+
+    private func descriptor(_ number: CInt) -> OpenDescriptor? {
+        (try? readLink("/proc/\(pid)/fd/\(number)")).map { OpenDescriptor(link: $0) }
+    }
+}
+
+extension ProcessLook.WaitEnd {
+    /// The time until then, at most; nil: never, or that is not known.
+    package var remaining: Duration? {
+        switch self {
+        case .never, .unknown: return nil
+        case .after(let duration): return duration
+        case .at(let time, let clock):
+            var now = timespec()
+            guard unsafe clock_gettime(clock, &now) == 0 else { return nil }
+            return max(.zero, time - .seconds(now.tv_sec) - .nanoseconds(now.tv_nsec))
+        }
+    }
+}
+
+// MARK: Descriptors
+
+extension ProcessLook.Thread {
     /// The most descriptors that are looked up for one wait.
     private static let mostDescriptors = 65_536
 
-    private static func watched(by call: BlockedCall, in pid: pid_t) -> [CInt] {
-        if call.kind == .epoll, let set = call.descriptor { return members(ofEpollSet: set, in: pid) }
-        if let descriptor = call.descriptor { return [descriptor] }
+    fileprivate mutating func watch(_ call: BlockedCall, in pid: pid_t, _ detail: ProcessLook.Detail) {
+        if let descriptor = call.descriptor {
+            add(descriptor, call.kind == .write ? EPOLLOUT.rawValue : EPOLLIN.rawValue)
+            if call.kind == .epoll, detail == .all {
+                watched = Self.members(ofEpollSet: descriptor, in: pid)
+            }
+            return
+        }
         switch call.list {
-        case nil: return []
-        case .entries(let address, let count):
-            let count = min(count, mostDescriptors)
-            // `struct pollfd`: a descriptor, which is left out if it is negative, and two masks.
-            guard count > 0, let bytes = memory(of: pid, at: address, 8 * count) else { return [] }
-            return (0..<count).map { index in
-                let value = (0..<4).reduce(UInt32(0)) {
-                    $0 | UInt32(bytes[8 * index + $1]) << (8 * UInt32($1))
-                }
-                return CInt(bitPattern: value)
-            }.filter { $0 >= 0 }
-        case .sets(let addresses, let count):
-            let count = min(count, mostDescriptors)
-            let length = (count + 63) / 64 * 8
-            guard length > 0 else { return [] }
-            let sets = addresses.compactMap { memory(of: pid, at: $0, length) }
-            return (0..<CInt(count)).filter { number in
-                sets.contains { $0[Int(number) / 8] & 1 << (UInt8(number % 8)) != 0 }
+        case nil: break
+        case .entries(let address, let count): watchEntries(address, min(count, Self.mostDescriptors), pid)
+        case .sets(let addresses, let count): watchSets(addresses, min(count, Self.mostDescriptors), pid)
+        }
+    }
+
+    private mutating func add(_ descriptor: CInt, _ events: UInt32) {
+        if interests.updateValue(events | (interests[descriptor] ?? 0), forKey: descriptor) == nil {
+            watched.append(descriptor)
+        }
+    }
+
+    /// `struct pollfd`: a descriptor, which is left out if it is negative, and two masks.
+    private mutating func watchEntries(_ address: UInt64, _ count: Int, _ pid: pid_t) {
+        guard count > 0, let bytes = ProcessLook.memory(of: pid, at: address, 8 * count) else { return }
+        for entry in stride(from: 0, to: 8 * count, by: 8) {
+            let number = (0..<4).reduce(UInt32(0)) { $0 | UInt32(bytes[entry + $1]) << (8 * UInt32($1)) }
+            guard CInt(bitPattern: number) >= 0 else { continue }
+            // The bits of poll(2) are those of epoll(7).
+            add(CInt(bitPattern: number), UInt32(bytes[entry + 4]) | UInt32(bytes[entry + 5]) << 8)
+        }
+    }
+
+    private mutating func watchSets(_ addresses: [UInt64], _ count: Int, _ pid: pid_t) {
+        let length = (count + 63) / 64 * 8
+        guard length > 0 else { return }
+        let events = [EPOLLIN.rawValue, EPOLLOUT.rawValue, EPOLLPRI.rawValue]
+        for (address, events) in zip(addresses, events) where address != 0 {
+            guard let set = ProcessLook.memory(of: pid, at: address, length) else { continue }
+            for number in 0..<count where set[number / 8] & 1 << UInt8(number % 8) != 0 {
+                add(CInt(number), events)
             }
         }
     }
@@ -135,25 +223,5 @@ package struct ProcessLook: Sendable {
             members.append(CInt(truncatingIfNeeded: member))
         } while fields.nextLine()
         return members
-    }
-
-    private static func memory(of pid: pid_t, at address: UInt64, _ count: Int) -> [UInt8]? {
-        var bytes = [UInt8](repeating: 0, count: count)
-        let read = unsafe bytes.withUnsafeMutableBytes {
-            unsafe clinux_read_memory(pid, address, $0.baseAddress, count)
-        }
-        return read == count ? bytes : nil
-    }
-
-    private mutating func lookAtDescriptors() {
-        guard let names = try? SmallFile.names(in: "/proc/\(pid)/fd") else { return }
-        let watched = Set(threads.flatMap(\.watched))
-        for name in names {
-            guard let number = CInt(name), let link = try? readLink("/proc/\(pid)/fd/\(name)") else {
-                continue
-            }
-            let descriptor = OpenDescriptor(link: link)
-            if watched.contains(number) || descriptor == .ring { descriptors[number] = descriptor }
-        }
     }
 }

@@ -175,6 +175,12 @@ final class SimulatedClient {
     /// It was told to drop its state in this turn, and must.
     var mustDropState = false
 
+    /// Another process speaks for it, which always runs.
+    var isUnmodified: Bool { registration.isUnmodified }
+    /// It can send messages.
+    var isHeard: Bool { execution == .running || isUnmodified && execution != .absent }
+    /// It is suspended, and whatever speaks for it has not been told in this life of the supervisor.
+    var owesSuspended = false
     /// It has a process that has identified itself.
     var hasSpoken: Bool { execution != .absent && launchUntil == nil }
     /// Its program has not said Hello in time, and need not any more.

@@ -197,6 +197,7 @@ package enum TraceFormat {
         case .didEnterBackground(let budget): "didEnterBackground, \(words(budget))"
         case .prepareToSuspend(let epoch, let budget): "prepareToSuspend epoch \(epoch), \(words(budget))"
         case .suspendCancelled(let epoch): "suspendCancelled epoch \(epoch)"
+        case .suspended(let epoch): "suspended epoch \(epoch)"
         case .backgroundTimeExpiring(let remaining): "backgroundTimeExpiring, \(words(remaining))"
         case .willTerminate(let budget, let reason): "willTerminate, \(words(budget)): \(reason)"
         case .wake(let wake):

@@ -115,6 +115,7 @@ package enum Report {
         facts += client.observations.map { ("observes", $0.sentence) }
         if client.isMediaActive { facts.append(("media", "active")) }
         if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
+        if client.isUnmodified { facts.append(("program", "as it is: it knows nothing of Nightbell")) }
         if let launch = client.launch {
             facts.append(("command", launch.arguments.joined(separator: " ")))
             facts.append(("directory", launch.directory))

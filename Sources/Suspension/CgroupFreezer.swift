@@ -106,6 +106,15 @@ final class CgroupFreezer: Suspender {
         }
     }
 
+    func include(slot: UInt32, descendant pid: pid_t) throws(SuspensionError) {
+        let client = try client(slot, "include \(pid)")
+        do {
+            try client.place.cgroup.client(slot).add(pid)
+        } catch {
+            if error.code != ESRCH { throw SuspensionError("include \(pid)", error) }
+        }
+    }
+
     /// - Parameter origin: the cgroup to return the process to; nil: the one above the place.
     private func attach(
         _ slot: UInt32, _ process: borrowing ProcessHandle, _ startTime: UInt64, in place: Place,

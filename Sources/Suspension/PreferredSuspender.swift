@@ -1,3 +1,4 @@
+import CLinux
 import LinuxSystem
 
 /// The freezer, with signals as the fallback for clients that it cannot freeze: a supervisor without
@@ -36,6 +37,10 @@ final class PreferredSuspender: Suspender {
                 inFallback.insert(slot)
             }
         }
+    }
+
+    func include(slot: UInt32, descendant pid: pid_t) throws(SuspensionError) {
+        try chosen(slot).include(slot: slot, descendant: pid)
     }
 
     func reattach(

@@ -20,14 +20,18 @@ final class Program {
     private let directory: TemporaryDirectory
     private let input: OwnedDescriptor
     private var exitStatus: CInt?
+    private let endsChildren: Bool
 
     /// - Parameters:
     ///   - name: the name of a product, or an absolute path.
     ///   - environment: all of its environment.
     ///   - errors: where its standard error goes, if not into the file that `errors` reads.
+    ///   - endsChildren: its children, which would survive it, end with this object too.
     init(
-        _ name: String, _ arguments: [String], environment: [String: String] = [:], errors: CInt? = nil
+        _ name: String, _ arguments: [String], environment: [String: String] = [:], errors: CInt? = nil,
+        endsChildren: Bool = false
     ) throws {
+        self.endsChildren = endsChildren
         directory = try TemporaryDirectory()
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -56,6 +60,7 @@ final class Program {
 
     deinit {
         guard exitStatus == nil else { return }
+        if endsChildren { for child in ProcFS.children(pid) { kill(child, SIGKILL) } }
         kill(pid, SIGKILL)
         var status: CInt = 0
         while waitpid(pid, &status, 0) == -1, errno == EINTR {}
@@ -79,6 +84,9 @@ final class Program {
         let bytes = Array((line + "\n").utf8)
         _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
     }
+
+    /// The program reads the end of its input.
+    func endInput() { shutdown(input.rawValue, CInt(SHUT_WR)) }
 
     func send(signal: CInt) { kill(pid, signal) }
 

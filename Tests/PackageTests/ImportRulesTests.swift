@@ -50,7 +50,7 @@ struct ImportRulesTests {
             "Logging", "Manifests", "NightbellCore", "NightbellSupervisor", "Synchronization",
         ],
         "nightbell": [
-            "ArgumentParser", "Glibc", "LinuxSystem", "Manifests", "Nightbell", "NightbellCore",
+            "ArgumentParser", "CLinux", "Glibc", "LinuxSystem", "Manifests", "Nightbell", "NightbellCore",
             "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits", "StatusReports",
             "Suspension",
             "SwiftProtobuf",

@@ -35,7 +35,7 @@ struct ParsingTests {
         #expect(poll.list == .entries(0x7f10, count: 2))
         #expect(poll.timeout == .never)
         let select = try #require(call(Int(SYS_pselect6), "0x5 0x7f10 0x0 0x7f20 0x7f30 0x0"))
-        #expect(select.list == .sets([0x7f10, 0x7f20], count: 5))
+        #expect(select.list == .sets([0x7f10, 0, 0x7f20], count: 5))
         #expect(select.timeout == .atAddress(0x7f30, unit: .nanoseconds))
     }
 
@@ -45,6 +45,16 @@ struct ParsingTests {
         #expect(
             call(Int(SYS_futex), "0x7f10 0x80 0x0 0x7f20 0x0 0x0")?.timeout
                 == .atAddress(0x7f20, unit: .nanoseconds))
+        #expect(
+            call(Int(SYS_futex), "0x7f10 0x189 0x0 0x7f20 0x0 0x0")?.timeout
+                == .atAddress(0x7f20, unit: .nanoseconds, clock: CLOCK_REALTIME))
+        #expect(
+            call(Int(SYS_clock_nanosleep), "0x1 0x1 0x7f20 0x0 0x0 0x0")?.timeout
+                == .atAddress(0x7f20, unit: .nanoseconds, clock: CLOCK_MONOTONIC))
+        #expect(
+            call(Int(SYS_clock_nanosleep), "0x0 0x0 0x7f20 0x0 0x0 0x0")?.timeout
+                == .atAddress(0x7f20, unit: .nanoseconds))
+        #expect(call(Int(SYS_clock_nanosleep), "0x2 0x0 0x7f20 0x0 0x0 0x0")?.timeout == .unknown)
         #expect(call(Int(SYS_nanosleep), "0x7f10 0x0 0x0 0x0 0x0 0x0")?.kind == .sleep)
         #expect(call(Int(SYS_restart_syscall), "0x0 0x0 0x0 0x0 0x0 0x0")?.kind == .restarted)
         #expect(call(Int(SYS_io_uring_enter), "0x4 0x0 0x1 0x1 0x0 0x8")?.kind == .ring)

@@ -6,6 +6,7 @@
 #include "CDatagram.h"
 #include "CLaunch.h"
 #include "CProcess.h"
+#include "CProgram.h"
 #include "CSocketPath.h"
 
 #include <fcntl.h>

@@ -12,11 +12,19 @@ extension Client.Configuration {
         hello.identifier = identifier
         hello.modes = modes.map(\.wire).sorted { $0.rawValue < $1.rawValue }
         hello.wakeLimitPolicy = wakeLimitPolicy.wire
-        hello.wantsWakeWord = true
+        // This process would read it, and another one is suspended.
+        hello.wantsWakeWord = program == nil
         hello.takesSocketsBack = true
         hello.exitsOnSuspend = exitsOnSuspend
         hello.wantsNetworkChanges = wantsNetworkChanges
-        if let launch = Environment.launch() { hello.launch = launch }
+        if let program {
+            hello.program = .with {
+                $0.processID = UInt32(program.processID)
+                $0.startTime = program.startTime
+            }
+        } else if let launch = Environment.launch() {
+            hello.launch = launch
+        }
         return hello
     }
 

@@ -1,6 +1,7 @@
 import Glibc
 import LinuxSystem
 import NightbellWire
+import SwiftProtobuf
 
 extension Session {
     // MARK: A thread of the library's own
@@ -137,7 +138,8 @@ extension Session {
                 defer { core.preparedEpoch = nil }
                 return core.preparedEpoch == epoch
             }
-            if wasPrepared { handlers.suspendCancelled() }
+            if wasPrepared || isForProgram { handlers.suspendCancelled() }
+        case .programSuspended: handlers.programSuspended()
         case .backgroundTimeExpiring(let remaining): timeExpires(remaining)
         case .taskLost(let task, let expired): expired(task, .zero)
         case .willTerminate(let budget): handlers.willTerminate(budget)
@@ -198,8 +200,9 @@ extension Session {
         return core.notices.contains { notice in
             switch notice {
             case .wake, .suspendCancelled: true
-            case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
-                .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
+            case .keepAlive, .didEnterBackground, .prepareToSuspend, .programSuspended,
+                .backgroundTimeExpiring, .taskLost, .willTerminate, .connectionLost, .reconnected,
+                .socketLost, .keepAliveLost, .restored:
                 false
             }
         }
@@ -214,9 +217,19 @@ extension Session {
         if let link { read(link) }
     }
 
+    // MARK: Unmodified programs
+
+    func reportAwake(_ reason: String) {
+        core.withLock { core in
+            guard core.state.isConnected else { return }
+            perform([.send(WireClientMessage(.awakeReason(.with { $0.reason = reason })))], on: &core)
+        }
+    }
+
     // MARK: The sequence of wakes
 
     private func handled(_ wake: Wake, _ connection: UInt64) {
+        if isForProgram { return }
         let (consumer, delivered) = core.withLock { core in
             let outcome = core.acknowledgements.handled(wake, connection: connection)
             confirm(outcome.confirm, on: &core)

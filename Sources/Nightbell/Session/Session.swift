@@ -37,6 +37,8 @@ final class Session: Sendable {
     let handlers: Client.Handlers
     let path: String
     private let identifier: String
+    /// The client is an unmodified program, which nothing is announced to.
+    let isForProgram: Bool
     private let requestTimeout: Int64
     private let forkMark: ForkMark
 
@@ -57,6 +59,7 @@ final class Session: Sendable {
         }
         self.handlers = handlers
         identifier = configuration.identifier
+        isForProgram = configuration.program != nil
         path = configuration.socketPath ?? Environment.socketPath()
         requestTimeout = timeout
     }
@@ -252,8 +255,8 @@ final class Session: Sendable {
         case .suspendCancelled:
             core.early.suspensionOver()
             return core.acknowledgements.suspensionCancelled().map { [.send(.wakeDone($0))] } ?? []
-        case .keepAlive, .didEnterBackground, .prepareToSuspend, .backgroundTimeExpiring, .taskLost,
-            .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
+        case .keepAlive, .didEnterBackground, .prepareToSuspend, .programSuspended, .backgroundTimeExpiring,
+            .taskLost, .willTerminate, .connectionLost, .reconnected, .socketLost, .keepAliveLost, .restored:
             break
         }
         return []

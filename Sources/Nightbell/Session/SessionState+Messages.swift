@@ -26,6 +26,8 @@ extension SessionState {
         case .suspendCancelled(let cancelled):
             holdings.restore(returned: cancelled.returned)
             return [.notify(.suspendCancelled(epoch: cancelled.epoch))]
+        case .suspended:
+            return [.notify(.programSuspended)]
         case .wake(let wake):
             return woken(wake, at: now)
         case .backgroundTimeExpiring(let expiring):

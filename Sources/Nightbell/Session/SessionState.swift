@@ -11,6 +11,7 @@ package struct SessionState {
         case didEnterBackground
         case prepareToSuspend(epoch: UInt64, connection: UInt64)
         case suspendCancelled(epoch: UInt64)
+        case programSuspended
         case backgroundTimeExpiring(Duration)
         /// A supervisor that came back has not granted this task again.
         case taskLost(BackgroundTask, expired: @Sendable (BackgroundTask, Duration) -> Void)

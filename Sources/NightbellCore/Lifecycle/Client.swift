@@ -9,6 +9,7 @@ struct Client: Sendable, Equatable {
     var exitsOnSuspend: Bool
     var wantsNetworkChanges: Bool
     var waitsForUnlock: Bool
+    let isUnmodified: Bool
     var registeredAt: Instant
 
     // Ordered for the least padding.
@@ -103,6 +104,7 @@ struct Client: Sendable, Equatable {
         exitsOnSuspend = registration.exitsOnSuspend
         wantsNetworkChanges = registration.wantsNetworkChanges
         waitsForUnlock = registration.waitsForUnlock
+        isUnmodified = registration.isUnmodified
         registeredAt = now
         enteredStateAt = elapsed
         backgroundSince = elapsed

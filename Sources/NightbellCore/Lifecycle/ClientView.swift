@@ -173,6 +173,7 @@ extension Supervision {
         registration.exitsOnSuspend = record.exitsOnSuspend
         registration.wantsNetworkChanges = record.wantsNetworkChanges
         registration.waitsForUnlock = record.waitsForUnlock
+        registration.isUnmodified = record.isUnmodified
         return registration
     }
 

@@ -24,6 +24,8 @@ extension Supervision {
         case .restartNoted:
             inherited[client] = nil
             actions.append(.answer(.done, client, key))
+        case .enterBackground where clients[client.id].isUnmodified:
+            actions.append(.answer(suspendUnmodified(client, at: now, into: &actions), client, key))
         case .enterBackground:
             let isForeground = clients[client.id].lifecycle.isForeground
             actions.append(.answer(enterBackground(client, at: now, into: &actions), client, key))
@@ -134,6 +136,10 @@ extension Supervision {
         if mutated(.refusesForeground) { return .refused(.tooManyTasks) }
         switch clients[client.id].lifecycle.stage {
         case .active:
+            return .done
+        case .suspending where clients[client.id].isUnmodified,
+            .suspended where clients[client.id].isUnmodified:
+            resumeUnmodified(client, at: now, into: &actions)
             return .done
         case .suspending, .suspended:
             callBack(client, at: now, into: &actions)

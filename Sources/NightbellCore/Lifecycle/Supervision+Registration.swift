@@ -7,7 +7,8 @@ extension Supervision {
     mutating func register(
         _ registration: Registration, _ key: RequestKey, at now: Instant, into actions: inout ActionBuffer
     ) {
-        if let client = dormantClient(registration) {
+        // An unmodified program has no use for sockets and state of a predecessor.
+        if !registration.isUnmodified, let client = dormantClient(registration) {
             // Its user has started it: it takes over what its last process left.
             clients[client.id].launches.hasSettled = false
             takeOver(client, registration, key, at: now, into: &actions) { $0.register() }

@@ -79,6 +79,38 @@ extension Supervision {
         actions.append(.freeze(client, epoch: epoch))
     }
 
+    /// The process that speaks for an unmodified program has found it idle and handed over all that it waits for.
+    mutating func suspendUnmodified(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) -> Answer {
+        switch clients[client.id].lifecycle.stage {
+        case .inactive, .active:
+            guard !isStopping else { return .refused(.shuttingDown) }
+            // A wake that it does not know of yet: it is told at the end of this turn, and starts over.
+            guard clients[client.id].pendingWake == nil else { return .done }
+            clients[client.id].backgroundSince = elapsed(at: now)
+            clients[client.id].lastEpoch += 1
+            let epoch = clients[client.id].lastEpoch
+            freeze(client, epoch: epoch, isReady: false, at: now, into: &actions)
+            return .done
+        case .suspending, .suspended:
+            return .done  // it is there
+        case .notRunning, .background, .terminating, .dormant, .launching:
+            return .refused(.illegalState(clients[client.id].lifecycle.state))
+        }
+    }
+
+    /// The process that speaks for an unmodified program has found a reason to let it run. This is no wake.
+    mutating func resumeUnmodified(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        noteEndOfSleep(client, at: now)
+        if case .suspending = clients[client.id].lifecycle.stage {
+            count(.suspensionsCancelled, of: client)
+            actions.append(.trace(client, .suspensionCancelled))
+        }
+        if client != recovering, !mutated(.leavesUnmodifiedFrozen) { actions.append(.thaw(client)) }
+        advance(client, at: now, into: &actions) { $0.enterForeground() }
+    }
+
     /// The client answered `PrepareToSuspend`.
     mutating func ready(
         _ client: ClientID, epoch: UInt64, isIdle: Bool, at now: Instant, into actions: inout ActionBuffer
@@ -122,8 +154,18 @@ extension Supervision {
         }
         count(.suspensionsCancelled, of: client)
         actions.append(.trace(client, .suspensionCancelled))
-        advance(client, at: now, into: &actions) { $0.cancelSuspension(holdUntil: now + pause) }
+        runOn(client, until: now + pause, at: now, into: &actions)
         actions.append(.notify(client, .suspendCancelled(epoch: epoch)))
+    }
+
+    /// It runs on, and is not suspended before that time; an unmodified one not before the next request.
+    mutating func runOn(
+        _ client: ClientID, until hold: Instant, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let isUnmodified = clients[client.id].isUnmodified
+        advance(client, at: now, into: &actions) {
+            isUnmodified ? $0.enterForeground() : $0.cancelSuspension(holdUntil: hold)
+        }
     }
 
     mutating func freezeConfirmed(
@@ -138,7 +180,14 @@ extension Supervision {
         clients[client.id].assertions.restoreTime()
         let since = elapsed(at: now)
         advance(client, at: now, into: &actions) { $0.sleep(since: since) }
+        if client != recovering { tellSuspended(client, into: &actions) }
         if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
+    }
+
+    /// Whatever speaks for an unmodified program can look at it now that it does not change any more.
+    func tellSuspended(_ client: ClientID, into actions: inout ActionBuffer) {
+        guard clients[client.id].isUnmodified else { return }
+        actions.append(.notify(client, .suspended(epoch: clients[client.id].lastEpoch)))
     }
 
     mutating func freezePending(_ client: ClientID, epoch: UInt64, at now: Instant) {

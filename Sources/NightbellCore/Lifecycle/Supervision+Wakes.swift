@@ -31,12 +31,12 @@ extension Supervision {
             guard !isTerminating(client) else { return }
             count(.suspensionsCancelled, of: client)
             actions.append(.trace(client, .suspensionCancelled))
-            advance(client, at: now, into: &actions) { $0.wake(open) }
+            beginWake(client, open, at: now, into: &actions)
         case .suspended:
             asleepFor = noteEndOfSleep(client, at: now)
             thaw(client, reasons, at: now, into: &actions)
             guard !isTerminating(client) else { return }
-            advance(client, at: now, into: &actions) { $0.wake(open) }
+            beginWake(client, open, at: now, into: &actions)
         }
         clients[client.id].lastWakeID = wakeID
         if reasons.contains(.fetch) { beginFetch(client, at: now) }
@@ -46,6 +46,14 @@ extension Supervision {
         clients[client.id].lastAsleepFor = asleepFor
         clients[client.id].pendingWake = .new
         pendingWakes.append(client)
+    }
+
+    private mutating func beginWake(
+        _ client: ClientID, _ open: Lifecycle.Background.OpenWake, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        let isUnmodified = clients[client.id].isUnmodified && !mutated(.budgetsUnmodified)
+        advance(client, at: now, into: &actions) { isUnmodified ? $0.enterForeground() : $0.wake(open) }
     }
 
     /// The time that a woken client may take.
@@ -82,7 +90,8 @@ extension Supervision {
     private mutating func noteTraffic(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) -> Bool {
-        guard !reasons.isDisjoint(with: .ofTraffic) else { return false }
+        // An unmodified program is told of no limit and cannot keep one: it is bounded by the looks at it.
+        guard !reasons.isDisjoint(with: .ofTraffic), !clients[client.id].isUnmodified else { return false }
         let isUserOverLimit =
             users[clients[client.id].user, default: UserUsage()].countWake(
                 limit: settings.wakes.limitPerUser, period: settings.wakes.period, at: now)

@@ -47,7 +47,7 @@ extension Supervision {
             resume(old, waiting[old.id] ?? [], fetches[old.id.slot], at: now, into: &actions)
         }
         // A process that has not been told of an end yet is told when the socket fires again.
-        for old in snapshot.sockets where old.endedInWake != 0 {
+        for old in snapshot.sockets where old.endedInWake != 0 && sockets.contains(old.token.id) {
             let isPastEnd = condition(of: old.token)?.isPastEnd == true
             if !isPastEnd { noteEnd(old.token) }
         }
@@ -187,7 +187,10 @@ extension Supervision {
         case .dormant, .launching:
             continueWithoutProcess(client, into: &actions)
         }
+        // The previous supervisor may not have told it.
+        if sleepsOn { tellSuspended(client, into: &actions) }
         restoreObservations(old, at: now)
+        if wasBeingForgotten(client) { return forget(client, at: now, into: &actions) }
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.hasMessageInFlight { callBack(client, at: now, into: &actions) }
         if isOffloaded {
@@ -201,6 +204,11 @@ extension Supervision {
         scheduleKeepAlive(client)
         scheduleFetch(client, at: now)
         settle(client, at: now, into: &actions)
+    }
+
+    /// Whether the previous supervisor ended while it forgot a client that was quit: some of its sockets may be closed already.
+    private func wasBeingForgotten(_ client: ClientID) -> Bool {
+        clients[client.id].lifecycle.isDormant && isQuit(client) && !staysForLocation(client)
     }
 
     /// Whether the process is stopped, or treated as such, and stays so.
@@ -259,8 +267,7 @@ extension Supervision {
         // Or another process resumed it.
         endOffloads(client, into: &actions)
         noteEndOfSleep(client, at: now)
-        let hold = now + settings.suspension.retry
-        advance(client, at: now, into: &actions) { $0.cancelSuspension(holdUntil: hold) }
+        runOn(client, until: now + settings.suspension.retry, at: now, into: &actions)
         actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
     }
 

@@ -24,7 +24,7 @@ extension Supervision {
     }
 
     private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
-        let modes = offer.tag.modes
+        let modes = clients[client.id].isUnmodified ? [] : offer.tag.modes
         if !modes.isEmpty, clients[client.id].modes.isDisjoint(with: modes), !mutated(.parksUndeclared) {
             return .modeRequired(modes)
         }

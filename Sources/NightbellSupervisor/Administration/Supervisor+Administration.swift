@@ -47,7 +47,7 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason:
             preconditionFailure("these are not administration")
         }
     }
@@ -288,6 +288,10 @@ extension Supervisor {
         info.uid = view.user
         info.state = view.state.wire
         info.stateDetail = view.detail(at: now)
+        if let record, record.programStart != nil {
+            info.isUnmodified = true
+            if view.state == .active { info.stateDetail = record.awakeReason }
+        }
         info.inStateMs = elapsedNow.since(view.enteredStateAt).wireMilliseconds
         info.modes = view.modes.wire
         info.socketCount = UInt64(view.sockets.count)

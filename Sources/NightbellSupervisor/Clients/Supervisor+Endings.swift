@@ -107,29 +107,29 @@ extension Supervisor {
     /// have ended without our having handled it: a service manager restarts a program as soon as it has ended,
     /// and the events of two descriptors arrive in any order.
     func noticeEnd(before hello: WireHello, _ newcomer: Connection) {
+        let pid = clientPID(hello, newcomer)
         let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }
         if let client, let last = connection(of: client) {
-            noticeEnd(of: last, before: newcomer)
+            noticeEnd(of: last, in: pid, before: newcomer)
         } else if let client, let attempt = launches.attempt(of: client),
             newcomer.launched != client, newcomer.credentials.pid != attempt.pid, attempt.process.hasExited
         {
             launchEnded(client, before: newcomer)
         }
-        let pid = newcomer.credentials.pid
         guard connections.clientProcesses.contains(pid),
             let other = connections.all.first(where: { $0.client?.process.pid == pid })
         else { return }
-        noticeEnd(of: other, before: newcomer)
+        noticeEnd(of: other, in: pid, before: newcomer)
     }
 
-    private func noticeEnd(of last: Connection, before newcomer: Connection) {
+    private func noticeEnd(of last: Connection, in pid: pid_t, before newcomer: Connection) {
         guard last !== newcomer, let record = last.client else { return }
         guard !record.process.hasExited else { return processEnded(last) }
         if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
             receiveMessages(last)
         }
         // It lives, and has only deregistered.
-        guard last.isHungUp, record.process.pid == newcomer.credentials.pid else { return }
+        guard last.isHungUp, record.process.pid == pid else { return }
         feed(.gone(record.id))
     }
 

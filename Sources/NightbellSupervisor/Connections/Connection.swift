@@ -157,6 +157,10 @@ final class ServedClient {
     let id: ClientID
     let identifier: String
     let process: ProcessHandle
+    /// When the process started, if it is an unmodified program, and not the one that has connected.
+    let programStart: UInt64?
+    /// Why an unmodified program is awake, in the words of the process that speaks for it.
+    var awakeReason = ""
     let exit: Watch
     /// How it says it was started, if it would not be launched that way.
     let launch: WireLaunchSpecification?
@@ -183,9 +187,10 @@ final class ServedClient {
     var awakeSince: Instant?
 
     init(
-        id: ClientID, identifier: String, process: consuming ProcessHandle, launch: WireLaunchSpecification?,
-        wantsWakeWord: Bool, connection key: UInt64, loop: LoopExecutor
+        id: ClientID, identifier: String, process: consuming ProcessHandle, programStart: UInt64? = nil,
+        launch: WireLaunchSpecification?, wantsWakeWord: Bool, connection key: UInt64, loop: LoopExecutor
     ) throws(LoopError) {
+        self.programStart = programStart
         self.id = id
         self.identifier = identifier
         self.launch = launch

@@ -16,6 +16,8 @@ struct RequestContext: ~Copyable {
 /// A connection that has said Hello, while the core decides.
 struct Newcomer: ~Copyable {
     let process: ProcessHandle
+    /// When the process started, if it is an unmodified program, and not the one that has connected.
+    var programStart: UInt64?
     let identifier: String
     /// The identifier that it names itself.
     let saidIdentifier: String

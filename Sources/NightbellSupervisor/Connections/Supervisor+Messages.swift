@@ -12,6 +12,7 @@ import SwiftProtobuf
 extension Supervisor {
     /// The limit for texts that are only shown.
     static let longestName = 64
+    private static let longestReason = 256
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     ///
@@ -164,10 +165,15 @@ extension Supervisor {
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
+            }
+            if case .awakeReason(let message) = body {
+                client.awakeReason = String(message.reason.prefix(Self.longestReason))
+                if request != 0 { answer(connection, request, .done(WireDone())) }
+                return
             }
             if request == 0, body.isQuestion { return answer(connection, request, .error(.needsRequest)) }
             let key = RequestKey(
@@ -206,15 +212,20 @@ extension Supervisor {
         case .failure(let error):
             protocolViolation(connection, error.wire, request: request)
         case .success(var registration):
-            let launched = launchedClient(registration.identifier, connection)
+            let launched =
+                hello.hasProgram ? nil : launchedClient(registration.identifier, connection)
             // If we launched it, we know how.
-            let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
+            let recipe =
+                launched == nil && !hello.hasProgram
+                ? recipe(hello, registration.identifier, connection) : nil
             let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
-            registration.isLaunchable = recipe != nil || isKnown
+            registration.isLaunchable = !hello.hasProgram && (recipe != nil || isKnown)
             var context = RequestContext()
             do {
                 context.newcomer = Newcomer(
-                    process: try process(of: connection), identifier: hello.identifier,
+                    process: try process(of: connection, hello),
+                    programStart: hello.hasProgram ? hello.program.startTime : nil,
+                    identifier: hello.identifier,
                     saidIdentifier: said.identifier,
                     launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
                     recipe: recipe,
@@ -261,9 +272,12 @@ extension Supervisor {
             return refusal(.processGone, "the process that connected is not visible from here")
         }
         // Two clients in one process would suspend each other.
-        guard suspender.method == .none || !connections.clientProcesses.contains(connection.credentials.pid)
+        guard suspender.method == .none || !connections.clientProcesses.contains(clientPID(hello, connection))
         else {
             return refusal(.alreadyRegistered, "this process is a client already")
+        }
+        if hello.hasProgram, let problem = problem(of: hello.program, connection) {
+            return refusal(.invalidArgument, problem)
         }
         guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
             return refusal(.invalidArgument, "the launch specification is too large")
@@ -272,6 +286,7 @@ extension Supervisor {
             identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
         registration.exitsOnSuspend = hello.exitsOnSuspend
         registration.wantsNetworkChanges = hello.wantsNetworkChanges
+        registration.isUnmodified = hello.hasProgram
         if let declaration = launches.declarations[identifier] {
             let declared = declaration.registration
             guard declared.user == registration.user else {
@@ -387,7 +402,8 @@ extension ClientMessage {
             return .success(.saveState(byteCount: message.state.count))
         case .hibernate:
             return .success(.hibernate)
-        case .hello, .handOver, .restartNoted, .status, .list, .show, .watch, .wakeClient, .suspendClient,
+        case .hello, .handOver, .restartNoted, .awakeReason, .status, .list, .show, .watch, .wakeClient,
+            .suspendClient,
             .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
             preconditionFailure("these have paths of their own")
         }

@@ -34,7 +34,8 @@ extension Supervisor {
         do {
             record = try ServedClient(
                 id: client, identifier: newcomer.identifier, process: newcomer.process,
-                launch: newcomer.launch, wantsWakeWord: newcomer.wantsWakeWord,
+                programStart: newcomer.programStart, launch: newcomer.launch,
+                wantsWakeWord: newcomer.wantsWakeWord,
                 connection: connection.key, loop: loop)
         } catch {
             log(
@@ -57,6 +58,7 @@ extension Supervisor {
             )
         }
         findObstacle(client, connection)
+        attachProgram(client, record)
         store(client, record, connection)
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
@@ -107,6 +109,7 @@ extension Supervisor {
         bytes.asleepBefore = record.asleepBefore
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
+        bytes.program = record.programStart.map { (record.process.pid, $0) }
         return bytes
     }
 

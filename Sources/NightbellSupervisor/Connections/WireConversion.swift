@@ -390,6 +390,10 @@ extension WireSupervisorMessage {
             message.epoch = epoch
             message.returned = returned
             body = .suspendCancelled(message)
+        case .suspended(let epoch):
+            var message = WireSuspended()
+            message.epoch = epoch
+            body = .suspended(message)
         case .wake(let wake):
             body = .wake(WireWake(wake, buffer, returned))
         case .backgroundTimeExpiring(let remaining):

@@ -1,3 +1,4 @@
+import Glibc
 import Keeper
 import NightbellCore
 import NightbellWire
@@ -23,6 +24,8 @@ struct ClientRecordBytes {
     var recipe: LaunchRecipe?
     /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
+    /// The process of an unmodified client, and when it started; nil: it is none.
+    var program: (pid: pid_t, startTime: UInt64)?
     /// The sockets and state left to its new process, until it is known to have received them.
     var previous: PreviousProcess?
 
@@ -50,6 +53,10 @@ struct ClientRecordBytes {
             $0.asleepBeforeNs = asleepBefore
             $0.presence = presence.stored
             $0.madeProcess = madeProcess
+            if let program {
+                $0.program = UInt32(program.pid)
+                $0.programStartTime = program.startTime
+            }
             if let previous { $0.previous = previous.stored }
             guard let recipe else { return }
             $0.launchSetting = recipe.setting.number
@@ -83,6 +90,10 @@ struct ClientRecordBytes {
         saidIdentifier = stored.saidIdentifier.isEmpty ? nil : stored.saidIdentifier
         self.presence = presence
         madeProcess = stored.madeProcess
+        if stored.program != 0 {
+            program = (pid_t(clamping: stored.program), stored.programStartTime)
+            registration.isUnmodified = true
+        }
         previous = stored.hasPrevious ? PreviousProcess(stored.previous) : nil
         if stored.launchSetting != 0 {
             guard let setting = settings[stored.launchSetting] else {

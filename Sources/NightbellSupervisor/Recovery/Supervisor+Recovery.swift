@@ -66,7 +66,8 @@ extension Supervisor {
                 ? nil : try WireLaunchSpecification(serializedBytes: record.launch)
             let known = try ServedClient(
                 id: client, identifier: record.registration.identifier.description, process: process,
-                launch: launch, wantsWakeWord: record.wantsWakeWord, connection: connection.key, loop: loop)
+                programStart: record.program?.startTime, launch: launch, wantsWakeWord: record.wantsWakeWord,
+                connection: connection.key, loop: loop)
             known.previous = record.previous
             known.saidIdentifier = record.saidIdentifier
             known.connectedAt = record.connectedAt
@@ -127,6 +128,9 @@ extension Supervisor {
         of socket: borrowing SeqPacketSocket, _ record: ClientRecordBytes,
         _ made: consuming OwnedDescriptor?
     ) throws(SystemError) -> ProcessHandle {
+        if let program = record.program {
+            return try ProcessHandle(opening: program.pid, startedAt: program.startTime)
+        }
         if record.madeProcess != 0, let made {
             return ProcessHandle(pidfd: made, pid: pid_t(record.madeProcess))
         }

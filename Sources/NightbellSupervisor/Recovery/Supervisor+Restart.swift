@@ -148,7 +148,7 @@ extension Supervisor {
         } catch {
             preconditionFailure("what this very program has written can be read: \(error)")
         }
-        makeDormantAgain(records, &result)
+        makeDormantAgain(records, except: forgotten, &result)
         for client in snapshot.clients where !receiveBuffers.isEmpty {
             // The transitions that follow do the rest.
             let state = supervision.state(of: client.id)
@@ -167,10 +167,14 @@ extension Supervisor {
     }
 
     /// The previous worker may have died before the keeper had heard that it had parked a client: its record still is
-    /// that of a process which has ended.
-    private func makeDormantAgain(_ records: Journal.Records, _ result: inout RecoveryResult) {
+    /// that of a process which has ended. One that was quit then is gone by now.
+    private func makeDormantAgain(
+        _ records: Journal.Records, except forgotten: Set<ClientID>, _ result: inout RecoveryResult
+    ) {
         for (client, record) in records.clients
-        where record.presence != .absent && ask({ $0.state(of: client) }) == .dormant {
+        where record.presence != .absent && !forgotten.contains(client)
+            && [.dormant, .notRunning].contains(ask { $0.state(of: client) })
+        {
             if let attempt = takeAttempt(client) { end(attempt) }
             makeDormant(client)
             result.ended.removeAll { $0.0 == client }

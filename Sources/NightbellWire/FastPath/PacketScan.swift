@@ -98,7 +98,7 @@ package struct PacketScan {
             try count(&reader, end)
         case 16:  // SaveState, which has a limit of its own
             isForClients = true
-        case 4...21:  // other messages of clients
+        case 4...22:  // other messages of clients
             isForClients = true
             try requireShort(length)
         case 30, 32...127:  // RestartNoted, and administration

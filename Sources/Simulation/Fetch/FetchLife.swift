@@ -282,7 +282,7 @@ package struct FetchLife: ~Copyable {
             if wake.reasons.contains(.fetch) { beginFetch(wake, index) }
         case .willTerminate:
             events.append(.ended(id, .succeeded))
-        case .suspendCancelled, .backgroundTimeExpiring:
+        case .suspendCancelled, .suspended, .backgroundTimeExpiring:
             break
         }
     }

@@ -298,7 +298,7 @@ package struct ObservationLife: ~Copyable {
             answer(.backgroundEntered, id)
         case .willTerminate:
             events.append(.ended(id, .succeeded))
-        case .wake, .suspendCancelled, .backgroundTimeExpiring:
+        case .wake, .suspendCancelled, .suspended, .backgroundTimeExpiring:
             break
         }
     }

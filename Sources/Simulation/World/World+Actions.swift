@@ -157,7 +157,9 @@ extension World {
     private func isAcceptable(_ offer: SocketOffer, _ client: SimulatedClient) -> Bool {
         guard offer.isPollable, !offer.isListening, offer.profileRefusal == nil else { return false }
         guard !offer.survives || client.registration.isLaunchable else { return false }
-        guard !client.registration.modes.isDisjoint(with: offer.neededModes) else { return false }
+        guard client.isUnmodified || !client.registration.modes.isDisjoint(with: offer.neededModes) else {
+            return false
+        }
         guard offer.tag == .voip else { return offer.tag == .device }
         return !offer.hasPendingError && (offer.isConnected || !offer.isStream)
     }
@@ -268,11 +270,22 @@ extension World {
         require(.stop, !core.isStopping, "\(TraceFormat.name(id)) is frozen by a supervisor that stops")
         let isToEnd = client.hibernates && client.readyAtStep == steps
         require(.launches, !isToEnd, "\(TraceFormat.name(id)) is frozen although it asked to be ended")
+        if client.isUnmodified { beginAttempt(client, epoch) }
         require(.tokens, epoch == client.lastEpoch, "epoch \(epoch) is not the latest")
         client.execution = .stopping
         client.freezing = .init(number: epoch, until: now + settings.suspension.confirmation)
         for socket in client.sockets where socket.mustWake { socket.waitingSince = now }
         stop(client, epoch)
+    }
+
+    /// An unmodified client is suspended on request, at once.
+    private mutating func beginAttempt(_ client: SimulatedClient, _ epoch: UInt64) {
+        require(
+            .tokens, epoch == client.lastEpoch + 1,
+            "epoch \(epoch) of \(client.name) after \(client.lastEpoch)")
+        client.lastEpoch = epoch
+        client.isAttempted = true
+        client.stay = .background
     }
 
     /// The kernel stops a process: at once, after some checks, or never; and reports it sooner or later.
@@ -305,6 +318,7 @@ extension World {
             .media, !isAboutMedia || client.asleepSince == nil, "\(client.name) is woken by its media")
         let isKillDue = endSleep(client, isEnd: false)
         require(.wakeLimit, !isKillDue, "\(TraceFormat.name(id)) was woken too often and lives on")
+        if client.isUnmodified { client.stay = .active }
         if fault == .thawForgotten, random.once(in: 16) { return }
         if fault == .thawAfterWake, random.once(in: 16) { return lateThaws.append(client) }
         client.execution = .running

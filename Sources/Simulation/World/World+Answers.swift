@@ -40,6 +40,8 @@ extension World {
         switch message {
         case .readyToSuspend, .wakeDone, .backgroundEntered, .restartNoted, .clearKeepAliveTimeout:
             return answer == .done
+        case .enterBackground where client.isUnmodified && !client.isBeingEnded && core.isStopping:
+            return answer == .refused(.shuttingDown)
         case .enterBackground:
             // A client that is ended only because this request woke it once too often gets the normal answer.
             let isThere = !client.isBeingEnded || !asked.wasBeingEnded && client.ending == .tooManyWakes
@@ -136,6 +138,7 @@ extension World {
         switch refusal {
         case .modeRequired(let modes):
             return modes == offer.neededModes && client.registration.modes.isDisjoint(with: modes)
+                && !client.isUnmodified
         case .notPollable: return !offer.isPollable
         case .notASocket: return isVoip && !offer.isSocket
         case .listeningSocket: return offer.isListening && offer.tag != .listener

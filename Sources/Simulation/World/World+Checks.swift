@@ -44,6 +44,7 @@ extension World {
         case .suspended:
             require(.frozen, client.execution == .stopped, "\(client.name) is recorded as asleep and runs")
             require(.stop, !core.isStopping, "\(client.name) sleeps while the supervisor stops")
+            require(.answers, !client.owesSuspended, "\(client.name) sleeps, and is not told")
         case .notRunning, .inactive, .active, .background:
             require(.frozen, client.execution == .running, "\(client.name) is recorded as running and is not")
         case .dormant:

@@ -171,7 +171,7 @@ extension World {
 
     /// Once a client runs and is told of the restart, it repeats its unanswered requests before it sends anything new.
     mutating func repeatRequests(_ client: SimulatedClient) {
-        guard client.execution == .running, !client.isKilled, !client.toRepeat.isEmpty || client.isToRejoin
+        guard client.isHeard, !client.isKilled, !client.toRepeat.isEmpty || client.isToRejoin
         else { return }
         var said: [Event] = []
         if client.isToRejoin { said.append(.rejoined(client.id, client.registration, nextKey())) }

@@ -26,6 +26,12 @@ extension World {
             if case .release = message { releasing = client }
             if case .handOver(let offers) = message { offered = offers }
             if case .saveState(let byteCount) = message { saved = byteCount }
+            // It is thawed, which is no wake.
+            if case .enterForeground = message, client.isUnmodified, isAnswerDue(key), client.freezing != nil,
+                !client.isKilled
+            {
+                client.isFailing = true
+            }
         case .command(let command, let id, let key):
             unanswered.append((key, nil))
             asked = Asked(command: command, client: client(id))
@@ -76,6 +82,7 @@ extension World {
             else { return }
             client.isTouched = true
             client.asleepSince = elapsed
+            client.owesSuspended = client.isUnmodified
             client.isAttempted = false
             client.clock = nil
             expect(client) { $0[.suspensions] += 1 }
@@ -337,7 +344,7 @@ extension World {
         guard !isEnd, !client.isFailing, client.freezing != nil else { return false }
         hasThawed = true
         client.wokenAtStep = steps
-        guard isTraffic else { return false }
+        guard isTraffic, !client.isUnmodified else { return false }
         let isUserOverLimit = traffic[client.user, default: UserTraffic()].note(at: now, settings.wakes)
         let isOverLimit = client.traffic.note(
             at: now, isUserOverLimit: isUserOverLimit, settings.wakes)

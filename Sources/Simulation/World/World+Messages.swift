@@ -14,6 +14,7 @@ extension World {
     }
 
     mutating func request(_ client: SimulatedClient) -> ClientMessage {
+        if client.isUnmodified { return requestForProgram(client) }
         switch random.below(17) {
         case 14: return .hibernate
         case 15, 16: return .saveState(byteCount: random.below(1_200))
@@ -28,6 +29,22 @@ extension World {
         case 11: return .beginBackgroundTask(name: "task")
         case 12: return .endBackgroundTask(random.pick(client.tasks) ?? 0)
         default: return .mediaActivity
+        }
+    }
+
+    /// Whatever speaks for an unmodified program has no use for other requests.
+    private mutating func requestForProgram(_ client: SimulatedClient) -> ClientMessage {
+        switch random.below(8) {
+        case 0:
+            return .handOver(
+                (0...random.below(3)).map { _ in
+                    var offer = offer()
+                    offer.hasProfile = false
+                    return offer
+                })
+        case 1: return .release(random.pick(client.sockets)?.token ?? SocketToken(rawValue: random.next()))
+        case 2, 3: return .enterForeground
+        default: return .enterBackground
         }
     }
 
@@ -77,6 +94,12 @@ extension World {
         if number == 4 { registration.keepAliveTimeout = .seconds(5) }
         if number % 5 == 3 { registration.modes.remove(.externalAccessory) }
         if number == 14 { registration.modes = [.audio, .bluetoothPeripheral] }
+        if number == 13 {
+            registration.modes = []
+            registration.isLaunchable = false
+            registration.wantsNetworkChanges = false
+            registration.isUnmodified = true
+        }
         return .registration(registration, nextKey())
     }
 

@@ -24,6 +24,11 @@ extension World {
             require(.budgets, epoch == client.lastEpoch, "epoch \(epoch) of \(client.name) is cancelled")
             client.preparing = nil
             cancelAttempt(client)
+        case .suspended(let epoch):
+            if isTakingOver { client.lastEpoch = max(client.lastEpoch, epoch) }
+            let isRight = client.isUnmodified && client.execution == .stopped && epoch == client.lastEpoch
+            require(.answers, isRight, "\(client.name) is told that it is suspended")
+            client.owesSuspended = false
         case .wake(let wake):
             woken(client, wake)
         case .backgroundTimeExpiring(let remaining):
@@ -46,7 +51,7 @@ extension World {
         // A process may have ended without a report yet: a message to it is lost.
         let hasNoRecipient = isRestoring && client.execution == .absent
         require(
-            .frozen, client.execution == .running || hasNoRecipient,
+            .frozen, client.isHeard || hasNoRecipient,
             "\(client.name) gets a message before it is thawed")
     }
 

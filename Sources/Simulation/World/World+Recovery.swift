@@ -19,6 +19,11 @@ extension World {
             return violate(.restart, "the recovered state is not understood: \(error)")
         }
         traffic.removeAll()
+        for client in clients where client.isUnmodified {
+            client.owesSuspended = true
+            // The supervisor that died may have begun attempts that came to nothing.
+            client.lastEpoch = max(client.lastEpoch, log.state(of: client.id)?.row.lastEpoch ?? 0)
+        }
         forgetMachine()
         parkAgain()
         for client in clients { believeTasks(client) }
@@ -144,6 +149,8 @@ extension World {
 
     /// The supervisor that died may have begun and ended tasks in its last turn without an answer.
     private mutating func believeTasks(_ client: SimulatedClient) {
+        // The new supervisor has finished to forget it, which its actions report.
+        guard core.state(of: client.id) != .notRunning else { return }
         let tasks = core.tasks(of: client.id)
         var begun: Set<UInt64> = []
         var ended: [UInt64] = []
@@ -201,6 +208,7 @@ extension World {
     /// A thaw that the supervisor that died had decided, or that cancels a suspension that it had begun.
     mutating func takeUpThaw(_ client: SimulatedClient) {
         client.execution = .running
+        if client.isUnmodified { client.stay = .active }
         client.freezing = nil
         client.asleepSince = nil
         client.isFailing = false

@@ -184,9 +184,7 @@ extension World {
         if choice < parameters.traffic {
             disturbNetwork()
         } else if choice < parameters.traffic + parameters.requests {
-            guard let client = random.pick(clients), client.execution == .running, !client.isKilled else {
-                return
-            }
+            guard let client = random.pick(clients), client.isHeard, !client.isKilled else { return }
             speak(client)
         } else if choice < parameters.traffic + parameters.requests + parameters.commands {
             guard let client = random.pick(clients), let command = random.pick(Command.allCases),

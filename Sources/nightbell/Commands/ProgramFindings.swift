@@ -139,7 +139,7 @@ enum ProgramFindings {
                 ? "Ask as root, or as the program's user with kernel.yama.ptrace_scope = 0." : nil)
     }
 
-    private static func words(_ obstacle: SleepAssessment.Obstacle) -> String {
+    static func words(_ obstacle: SleepAssessment.Obstacle) -> String {
         switch obstacle {
         case .kernelThread: "it is a thread of the kernel"
         case .stopped: "it is stopped already"

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import LinuxSystem
 import Nightbell
 import NightbellWire
 import Presentation
@@ -9,7 +10,7 @@ struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Starts a program as a client.",
         discussion: """
-            The program replaces this process. It finds in its environment:
+            The program replaces this process, except with --unmodified. It finds in its environment:
               NIGHTBELL_IDENTIFIER  the identifier to register
               NIGHTBELL_SOCKET      the supervisor's control socket
               NIGHTBELL_LAUNCH      how it was started, for the supervisor
@@ -23,6 +24,12 @@ struct RunCommand: ParsableCommand {
 
             If the program does not send Hello to the supervisor in time (`launches.budget`), a warning is printed on \
             the standard error. On a terminal, Ctrl-C also reaches sleeping clients: they are woken for it.
+
+            With --unmodified the program need not know Nightbell: this process stays as its parent and looks at it \
+            from outside. When all of its threads wait, and have for the time of --idle, it is suspended with all of \
+            its processes, and runs on as soon as one of the waits would end: a connection, input, a timer. Signals \
+            to this process wake it and are passed on; its exit code is that of the program, or 128 and a signal's \
+            number.
             """)
 
     /// Variables that a program needs to be started again in the same way, without secrets.
@@ -43,6 +50,38 @@ struct RunCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
     var socket: String?
 
+    @Flag(help: "Suspend the program as it is, without its knowledge.")
+    var unmodified = false
+
+    @Option(help: "With --unmodified: whether its timers wake it: exact, or ignore.")
+    var timers: Timers?
+
+    @Option(
+        help: ArgumentHelp(
+            "With --unmodified: how long it must be idle before it is suspended, such as 500ms or 2s (1s).",
+            valueName: "time"))
+    var idle: IdleTime?
+
+    enum Timers: String, ExpressibleByArgument, CaseIterable {
+        case exact
+        case ignore
+    }
+
+    /// From 100 ms to an hour.
+    struct IdleTime: ExpressibleByArgument {
+        let duration: Duration
+
+        init?(argument: String) {
+            let digits = argument.prefix { $0.isASCII && $0.isNumber }
+            let units = ["ms": 1, "s": 1_000, "min": 60_000]
+            guard let number = Int(digits), let unit = units[String(argument.dropFirst(digits.count))],
+                (100...3_600_000).contains(number.multipliedReportingOverflow(by: unit).partialValue),
+                !number.multipliedReportingOverflow(by: unit).overflow
+            else { return nil }
+            duration = .milliseconds(number * unit)
+        }
+    }
+
     @Argument(parsing: .postTerminator, help: "The program and its arguments, after --.")
     var command: [String] = []
 
@@ -57,6 +96,9 @@ struct RunCommand: ParsableCommand {
                 "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
+        guard unmodified || timers == nil && idle == nil else {
+            throw ValidationError("--timers and --idle go with --unmodified")
+        }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
             throw ValidationError("--env needs a name, such as --env DISPLAY or --env LEVEL=3")
         }
@@ -67,6 +109,7 @@ struct RunCommand: ParsableCommand {
         let directory = currentDirectory() ?? "/"
         // The program may change its directory before it connects.
         let path = absolute(socket ?? Client.Configuration.defaultSocketPath(), in: directory)
+        if unmodified { throw ExitCode(try runUnmodified(path)) }
         unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
         unsafe setenv("NIGHTBELL_SOCKET", path, 1)
         if let recorded, isCommandText, !directory.unicodeScalars.contains("\u{FFFD}") {
@@ -85,6 +128,25 @@ struct RunCommand: ParsableCommand {
         let code = errno
         complain("\(command[0]): \(unsafe String(cString: strerror(code)))")
         throw ExitCode(code == ENOENT ? 127 : 126)
+    }
+
+    /// - Returns: the exit code of the program.
+    private func runUnmodified(_ path: String) throws -> Int32 {
+        // Those of another client would be taken for the program's own if it knows Nightbell after all.
+        for name in ["NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH"] { unsafe unsetenv(name) }
+        let options = UnmodifiedRun.Options(
+            identifier: chosenIdentifier, socketPath: path, idle: idle?.duration ?? .seconds(1),
+            wakesForTimers: timers != .ignore)
+        do {
+            let arguments = unsafe CommandLine.unsafeArgv + (Int(CommandLine.argc) - command.count)
+            return try unsafe UnmodifiedRun(options, arguments).run(command[0])
+        } catch let error as NightbellError {
+            complain(error.description)
+            throw ExitCode(error.exitCode)
+        } catch let error as SystemError {
+            complain("\(command[0]) cannot be run: \(error)")
+            throw ExitCode(1)
+        }
     }
 
     /// The launch specification for the supervisor.

@@ -29,7 +29,8 @@ struct Bench {
             switch notice {
             case .prepareToSuspend(let epoch, _): lastEpoch = epoch
             case .wake(let wake): lastWakeID = wake.wakeID
-            case .didEnterBackground, .suspendCancelled, .backgroundTimeExpiring, .willTerminate: break
+            case .didEnterBackground, .suspendCancelled, .suspended, .backgroundTimeExpiring, .willTerminate:
+                break
             }
         }
         return actions.actions
@@ -61,7 +62,7 @@ struct Bench {
     mutating func register(
         _ name: String? = nil, user: UserID = 1_000, modes: Modes = [.voip, .audio],
         policy: WakeLimitPolicy = .linger, isLaunchable: Bool = false, exitsOnSuspend: Bool = false,
-        wantsNetworkChanges: Bool = false
+        wantsNetworkChanges: Bool = false, isUnmodified: Bool = false
     ) throws(Unexpected) -> ClientID {
         registrations += 1
         guard let identifier = ClientIdentifier(name ?? "client.\(registrations)") else {
@@ -72,6 +73,7 @@ struct Bench {
         registration.isLaunchable = isLaunchable
         registration.exitsOnSuspend = exitsOnSuspend
         registration.wantsNetworkChanges = wantsNetworkChanges
+        registration.isUnmodified = isUnmodified
         for case .registered(let client, _) in turn(.registration(registration, Self.key)) { return client }
         throw .notRegistered
     }

@@ -83,6 +83,7 @@ private func words(_ notice: Notice) -> String {
     case .didEnterBackground: "didEnterBackground"
     case .prepareToSuspend: "prepare"
     case .suspendCancelled: "cancelled"
+    case .suspended: "suspended"
     case .wake(let wake): "wake:\(wake.reasons.words)"
     case .backgroundTimeExpiring: "expiring"
     case .willTerminate: "willTerminate"

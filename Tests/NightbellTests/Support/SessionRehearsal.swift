@@ -76,6 +76,7 @@ struct SessionFixture {
         case .didEnterBackground: "background"
         case .prepareToSuspend(let epoch, _): "prepare \(epoch)"
         case .suspendCancelled(let epoch): "cancelled \(epoch)"
+        case .programSuspended: "program suspended"
         case .backgroundTimeExpiring: "expiring"
         case .taskLost(let task, _): "task lost \(task.name)"
         case .willTerminate: "terminate"

@@ -1,0 +1,38 @@
+// Programs as they are: their descriptors, the results of their calls, and their start.
+#pragma once
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+// pidfd_getfd(2): a duplicate of a descriptor of another process, close-on-exec; or -1 and errno.
+static inline int clinux_get_descriptor(int pidfd, int descriptor) {
+    enum { sys_pidfd_getfd = 438 };
+    return (int)syscall(sys_pidfd_getfd, pidfd, descriptor, 0);
+}
+
+// The result of the system call that a stopped or frozen thread has not returned from to its program yet: a negative
+// errno, with -512 to -516 for a call that goes on when the thread does. It is read as a debugger would, which neither the
+// thread nor its parent notices. 0, or -1 and errno.
+int clinux_pending_result(pid_t thread, long *result);
+
+// When a thread that does not run ran last, in nanoseconds of the scheduler's clock; -1: that cannot be known.
+int64_t clinux_ran_until(pid_t process, pid_t thread);
+
+// Nanoseconds by which CLOCK_MONOTONIC is ahead of the scheduler's clock of this processor, on which the calling thread
+// runs for a moment. They differ, and change, by what interrupts and other virtual machines have taken. 0, or -1: it
+// may not run there, or the kernel does not tell.
+int clinux_scheduler_offset(int processor, int64_t *offset);
+
+// A child that runs a program once it is let.
+struct clinux_gated_child {
+    pid_t pid;
+    int gate;    // write a byte: the program starts; closed before that: the child ends
+    int report;  // gets the errno of a program that could not be started; closed once it has been
+};
+
+// Forks a child with this signal mask, for a process with a single thread. The program is looked up in PATH. 0, or -1 and
+// errno.
+int clinux_fork_gated(char *const arguments[], const sigset_t *mask, struct clinux_gated_child *child);

@@ -1,0 +1,148 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import ProcessWaits
+import Suspension
+
+/// The processes of an unmodified program: all that are in the cgroup of its first one, or only that one where it has none of
+/// its own.
+struct ProgramGroup {
+    let pid: pid_t
+    /// The directory of the cgroup that the supervisor has made for it; nil: it is stopped by signals.
+    let cgroup: String?
+
+    init(_ pid: pid_t) {
+        self.pid = pid
+        let directory = CgroupMount.find()?.directory(of: pid)
+        let isOwn = directory?.split(separator: "/").last?.hasPrefix("client-") ?? false
+        cgroup = isOwn ? directory : nil
+    }
+
+    /// A reason why the program cannot be looked at.
+    struct Failure: Error { let reason: String }
+
+    func processes() throws(Failure) -> [pid_t] {
+        guard let cgroup else {
+            guard ProcFS.children(pid).isEmpty else {
+                throw Failure(
+                    reason: "it has several processes, and only single ones can be stopped by signals")
+            }
+            return [pid]
+        }
+        let found: [pid_t]
+        do throws(SystemError) {
+            found = try Self.processes(in: cgroup)
+        } catch {
+            throw Failure(reason: "its processes cannot be listed: \(error)")
+        }
+        guard found.contains(pid) else { throw Failure(reason: "it was moved to another cgroup") }
+        return found
+    }
+
+    private static func processes(in cgroup: String) throws(SystemError) -> [pid_t] {
+        var found = try SmallFile.readText(cgroup + "/cgroup.procs").split(separator: "\n").compactMap {
+            pid_t($0)
+        }
+        for name in try SmallFile.names(in: cgroup) {
+            // A program may make cgroups below its own. The kernel's files have a dot in their names.
+            guard !name.contains("."), unsafe access("\(cgroup)/\(name)/cgroup.procs", F_OK) == 0 else {
+                continue
+            }
+            found += try processes(in: "\(cgroup)/\(name)")
+        }
+        return found
+    }
+
+    /// Lets it run, without a supervisor.
+    func thaw() {
+        if let cgroup {
+            try? SmallFile.write("0", to: cgroup + "/cgroup.freeze")
+        } else {
+            kill(pid, SIGCONT)
+        }
+    }
+}
+
+/// All processes of a program at one moment.
+struct GroupLook {
+    var processes: [ProcessLook]
+    /// When it began, in nanoseconds of `CLOCK_MONOTONIC`.
+    let at: Int64
+
+    init(_ group: ProgramGroup) throws(ProgramGroup.Failure) {
+        at = RunningClock.now()
+        processes = []
+        for pid in try group.processes() {
+            do throws(SystemError) {
+                if let look = try ProcessLook.take(pid, .waits) { processes.append(look) }
+            } catch {
+                throw ProgramGroup.Failure(reason: "it cannot be looked at: \(error)")
+            }
+        }
+        guard !processes.isEmpty else { throw ProgramGroup.Failure(reason: "it has ended") }
+    }
+
+    /// How each thread waits, and how often it has run.
+    var threads: [pid_t: ProcessLook.Thread] {
+        var threads: [pid_t: ProcessLook.Thread] = [:]
+        for process in processes { for thread in process.threads { threads[thread.id] = thread } }
+        return threads
+    }
+
+    /// A thread that has run since the earlier look, or has come or gone; nil: none.
+    func changed(since earlier: GroupLook) -> pid_t? {
+        let (before, after) = (earlier.threads, threads)
+        for (id, thread) in after {
+            guard let old = before[id], let activity = thread.activity, activity == old.activity,
+                thread.state == old.state
+            else { return id }
+        }
+        return before.keys.first { after[$0] == nil }
+    }
+
+    /// Why the program must stay awake, whatever it has done; nil: it need not.
+    var obstacle: String? {
+        for process in processes {
+            if let obstacle = SleepAssessment(process, process, interval: .seconds(1)).obstacles.first {
+                return ProgramFindings.words(obstacle)
+            }
+            if process.threads.contains(where: { $0.activity == nil }) {
+                return "this kernel does not count how often its threads run"
+            }
+        }
+        return nil
+    }
+
+    // MARK: After the freeze
+
+    /// Whether the program, which is frozen now, still waits as it did before: nothing has been taken from what it waits for, and
+    /// nothing else has begun.
+    func isFrozen(_ group: ProgramGroup) -> Bool {
+        guard let now = try? GroupLook(group) else { return false }
+        let (before, after) = (threads, now.threads)
+        guard before.count == after.count else { return false }
+        return after.allSatisfy { id, thread in
+            guard let old = before[id], case .blocked(let call) = thread.state,
+                case .blocked(let oldCall) = old.state, call.number == oldCall.number,
+                call.arguments == oldCall.arguments, thread.interests == old.interests,
+                let runs = thread.activity?.runs, let oldRuns = old.activity?.runs
+            else { return thread.hasEnded && before[id]?.hasEnded ?? false }
+            // The freeze itself makes a thread run, once. One that was woken at that moment has run once as well, and holds
+            // what it was woken for.
+            return runs <= oldRuns + 1 && (!call.mayTakeInput || Self.isInterrupted(id))
+        }
+    }
+
+    /// Whether a frozen thread's call has been interrupted, and not ended.
+    private static func isInterrupted(_ thread: pid_t) -> Bool {
+        var result = 0
+        guard unsafe clinux_pending_result(thread, &result) == 0 else { return false }
+        let goesOn = -516...(-512)
+        return result == -Int(EINTR) || goesOn.contains(result)
+    }
+}
+
+extension ProcessLook.Thread {
+    /// It has ended, and others of its process go on.
+    fileprivate var hasEnded: Bool { schedulerState == "Z" || schedulerState == "X" }
+}

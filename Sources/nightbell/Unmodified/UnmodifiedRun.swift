@@ -1,0 +1,348 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import Nightbell
+import Presentation
+import ProcessWaits
+
+/// Runs a program as it is and speaks for it: looks at it from outside, hands what it waits for to the supervisor when it is
+/// idle, passes signals on, and ends as it does.
+final class UnmodifiedRun {
+    struct Options {
+        var identifier: String
+        var socketPath: String
+        /// How long it must have been idle to be put to sleep.
+        var idle: Duration
+        /// Whether it is woken for the ends of its threads' waits.
+        var wakesForTimers: Bool
+    }
+
+    private enum State {
+        /// Looked at: until when it is left alone, and the look to compare the next one with.
+        case awake(nextLook: Int64, last: GroupLook?)
+        /// The supervisor has been asked to suspend it, or has; the look before that.
+        case asleep(GroupLook, isSure: Bool)
+    }
+
+    private let options: Options
+    private let child: GatedChild
+    private let signals: SignalDescriptor
+    private let wakeSet: WakeSet
+    private let inbox = Inbox()
+    private let pollSet: PollSet
+    private var client: Client
+    private var group: ProgramGroup
+    private var waits: WaitMemory
+    private var state: State
+    private var awakeSince: Int64
+    private var asleepSince: Int64 = 0
+    /// How many sleeps in a row were shorter than the time of idleness before them.
+    private var shortSleeps = 0
+    private var reason = ""
+    private var isClosed = false
+
+    /// - Parameter arguments: the program and its arguments.
+    /// - Throws: `NightbellError`, or `SystemError`.
+    @unsafe init(
+        _ options: Options, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+    ) throws {
+        self.options = options
+        var mask = sigset_t()
+        unsafe pthread_sigmask(SIG_BLOCK, nil, &mask)
+        // Blocked before there is a child that they could be about.
+        signals = try SignalDescriptor(Self.signals)
+        child = try unsafe GatedChild(arguments, mask: mask)
+        do {
+            wakeSet = try WakeSet()
+            pollSet = try PollSet()
+            guard let startTime = ProcFS.startTime(child.pid) else {
+                throw SystemError(code: ESRCH, call: "read /proc/\(child.pid)/stat")
+            }
+            var configuration = Client.Configuration(
+                identifier: options.identifier, modes: [], socketPath: options.socketPath)
+            configuration.driver = .manual
+            configuration.program = .init(processID: child.pid, startTime: startTime)
+            client = try Client(configuration, handlers: inbox.handlers)
+            _ = try client.handOver(wakeSet.rawValue, as: .device, name: "all that it waits for")
+            try client.enterForeground()
+            try pollSet.add(client.fileDescriptor)
+            try pollSet.add(signals.rawValue)
+        } catch {
+            child.abandon()
+            throw error
+        }
+        group = ProgramGroup(child.pid)
+        let now = RunningClock.now()
+        awakeSince = now
+        waits = WaitMemory(start: now)
+        state = .awake(nextLook: now, last: nil)
+    }
+
+    private static let signals = [
+        SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH,
+    ]
+
+    /// Runs the program to its end.
+    ///
+    /// - Returns: its exit code.
+    func run(_ name: String) -> Int32 {
+        if client.suspensionMethod == "none" {
+            complain("\(name) never sleeps: this supervisor cannot suspend it, see nightbell doctor")
+        }
+        // The program's pipes end with the program, and are not held open here.
+        detachStandardStreams()
+        if let code = child.letRun() {
+            complain("\(name): \(SystemError.message(for: code))")
+        }
+        while true {
+            if let code = serve() { return code }
+            _ = Poll.wait(pollSet.rawValue, for: .readable, timeoutMilliseconds: timeout)
+        }
+    }
+
+    private func detachStandardStreams() {
+        guard let null = try? OwnedDescriptor(opening: "/dev/null", O_RDWR) else { return }
+        for stream in [STDIN_FILENO, STDOUT_FILENO] { _ = dup2(null.rawValue, stream) }
+    }
+
+    private var timeout: CInt {
+        switch state {
+        case .asleep: -1
+        case .awake(let nextLook, _):
+            CInt(clamping: max(0, (nextLook - RunningClock.now() + 999_999) / 1_000_000))
+        }
+    }
+
+    /// - Returns: the exit code of the program once it has ended.
+    private func serve() -> Int32? {
+        var hasChildren = false
+        while let signal = nextSignal() {
+            if signal.number == SIGCHLD { hasChildren = true } else { pass(signal.number, signal.isKernels) }
+        }
+        if hasChildren, let code = child.exitCode() {
+            wakeSet.clear()
+            client.close()
+            return code
+        }
+        processPending()
+        for event in inbox.takeAll() { handle(event) }
+        if case .awake(let nextLook, let last) = state, RunningClock.now() >= nextLook { look(after: last) }
+        return nil
+    }
+
+    private func processPending() {
+        guard !isClosed else { return }
+        do {
+            try client.processPending()
+        } catch {
+            // Its connection has ended for good: it would report that for ever.
+            isClosed = true
+            try? pollSet.remove(client.fileDescriptor)
+            complain("\(options.identifier) sleeps no more: \(error)")
+            group.thaw()
+            state = .awake(nextLook: .max, last: nil)
+        }
+    }
+
+    // MARK: Signals
+
+    private func nextSignal() -> (number: CInt, isKernels: Bool)? {
+        do {
+            return try signals.nextWithSource()
+        } catch {
+            return nil
+        }
+    }
+
+    /// A frozen program gets a signal only once it runs.
+    private func pass(_ signal: CInt, _ isKernels: Bool) {
+        wake()
+        // The keys of a terminal reach all processes in its foreground.
+        let hasIt = isKernels && getpgid(child.pid) == getpgrp()
+        if !hasIt { kill(child.pid, signal) }
+        if signal == SIGTSTP { raise(SIGSTOP) }
+    }
+
+    // MARK: Sleep and wake
+
+    private func handle(_ event: Inbox.Event) {
+        switch event {
+        case .suspended:
+            guard case .asleep(let look, isSure: false) = state else { return }
+            // An event between the look and the freeze has either made a descriptor ready, or changed a wait.
+            guard look.isFrozen(group) else { return wake() }
+            state = .asleep(look, isSure: true)
+        case .cancelled, .woken:
+            wake()
+        case .disconnected:
+            // Its supervisor may be gone, and then nothing else would thaw it.
+            group.thaw()
+            wake()
+        case .reconnected:
+            group = ProgramGroup(child.pid)
+            wake()
+        case .toTerminate:
+            kill(child.pid, SIGTERM)
+        }
+    }
+
+    /// The program runs, or is to run, and is looked at from the beginning.
+    private func wake() {
+        let now = RunningClock.now()
+        if case .asleep = state {
+            // The supervisor has thawed it already if it was woken.
+            try? client.enterForeground()
+            wakeSet.clear()
+            let isShort = now - asleepSince < options.idle.nanoseconds
+            shortSleeps = isShort ? min(shortSleeps + 1, 5) : 0
+        }
+        guard !isClosed else { return }
+        awakeSince = now
+        state = .awake(nextLook: now + (options.idle.nanoseconds << Int64(shortSleeps)) / 4, last: nil)
+    }
+
+    private static let longestPause: Int64 = 30_000_000_000
+
+    /// Looks at the program, and puts it to sleep if nothing has happened in it since the last look.
+    private func look(after last: GroupLook?) {
+        let now = RunningClock.now()
+        let idle = options.idle.nanoseconds
+        do {
+            let look = try GroupLook(group)
+            var resolved = look
+            waits.take(&resolved.processes, at: look.at)
+            if let obstacle = resolved.obstacle { return stayAwake(obstacle) }
+            guard let last else { return state = .awake(nextLook: now + idle, last: look) }
+            if let thread = look.changed(since: last) { return stayAwake("thread \(thread) runs") }
+            try sleep(look, resolved)
+        } catch let failure as ProgramGroup.Failure {
+            stayAwake(failure.reason)
+        } catch let obstacle as WakeSet.Obstacle {
+            wakeSet.clear()
+            stayAwake(obstacle.reason)
+        } catch {
+            wakeSet.clear()
+            stayAwake("the supervisor refuses: \(error)")
+        }
+    }
+
+    /// The next pair of looks comes the later, the longer the program has been awake.
+    private func stayAwake(_ reason: String) {
+        if reason != self.reason { client.reportAwake(reason) }
+        self.reason = reason
+        let now = RunningClock.now()
+        let pause = max(options.idle.nanoseconds, min((now - awakeSince) / 4, Self.longestPause))
+        state = .awake(nextLook: now + pause, last: nil)
+    }
+
+    /// - Throws: `WakeSet.Obstacle`, or the supervisor's `NightbellError`.
+    private func sleep(_ look: GroupLook, _ resolved: GroupLook) throws {
+        if options.wakesForTimers, try addTimers(resolved) { return }
+        try wakeSet.add(resolved, refusesTimeouts: options.wakesForTimers)
+        try client.enterBackground()
+        reason = ""
+        asleepSince = RunningClock.now()
+        state = .asleep(look, isSure: false)
+    }
+
+    // MARK: Timers
+
+    /// It is thawed a little before the end of a wait, which it then reaches running.
+    private static let lead: Int64 = 1_000_000
+
+    /// - Returns: whether the program wakes up by itself before long: then it is left awake.
+    private func addTimers(_ look: GroupLook) throws(WakeSet.Obstacle) -> Bool {
+        var earliest: [CInt: (time: Int64, thread: pid_t)] = [:]
+        var offsets: [CInt: Int64?] = [:]
+        for process in look.processes {
+            if let timers = try? SmallFile.read("/proc/\(process.pid)/timers"), !timers.isEmpty {
+                throw WakeSet.Obstacle(reason: "it has POSIX timers, which cannot be seen")
+            }
+            for thread in process.threads {
+                let deadline = waits.deadline(of: thread) {
+                    Self.ranUntil(process.pid, thread.id, &offsets)
+                }
+                switch deadline {
+                case .never: break
+                case .unknown:
+                    throw WakeSet.Obstacle(reason: "when thread \(thread.id) goes on cannot be seen")
+                case .at(let time, let clock):
+                    if time < earliest[clock]?.time ?? .max { earliest[clock] = (time, thread.id) }
+                }
+            }
+        }
+        let now = RunningClock.now()
+        for (clock, (time, thread)) in earliest {
+            let left = time.subtractingClamped(Self.now(clock))
+            guard left >= options.idle.nanoseconds else {
+                stayAwake("thread \(thread) wakes up within \(Human.duration(options.idle))")
+                state = .awake(nextLook: now + max(left, 0) + Self.lead, last: nil)
+                return true
+            }
+            try wakeSet.addTimer(at: time - Self.lead, clock: clock)
+        }
+        return false
+    }
+
+    private static func now(_ clock: CInt) -> Int64 {
+        var time = timespec()
+        unsafe clock_gettime(clock, &time)
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+
+    /// When a thread ran last, of `CLOCK_MONOTONIC`.
+    private static func ranUntil(_ pid: pid_t, _ thread: pid_t, _ offsets: inout [CInt: Int64?]) -> Int64? {
+        let time = clinux_ran_until(pid, thread)
+        guard time >= 0, let processor = ProcFS.statistics(pid, thread: thread)?.processor else { return nil }
+        if offsets[processor] == nil {
+            var offset: Int64 = 0
+            let isKnown = unsafe clinux_scheduler_offset(processor, &offset) == 0
+            offsets[processor] = .some(isKnown ? offset : nil)
+        }
+        return offsets[processor]?.map { time + $0 }
+    }
+}
+
+/// Collects what the supervisor says, until the program's loop handles it.
+private final class Inbox: @unchecked Sendable {
+    // Sendable: everything happens on one thread, that of `Client.processPending`.
+
+    enum Event {
+        case suspended
+        case cancelled
+        case woken
+        case disconnected
+        case reconnected
+        case toTerminate
+    }
+
+    private var events: [Event] = []
+
+    func takeAll() -> [Event] {
+        defer { events.removeAll() }
+        return events
+    }
+
+    var handlers: Client.Handlers {
+        var handlers = Client.Handlers { _ in self.events.append(.woken) }
+        handlers.programSuspended = { self.events.append(.suspended) }
+        handlers.suspendCancelled = { self.events.append(.cancelled) }
+        handlers.connectionLost = { _ in self.events.append(.disconnected) }
+        handlers.reconnected = { self.events.append(.reconnected) }
+        handlers.willTerminate = { _ in self.events.append(.toTerminate) }
+        return handlers
+    }
+}
+
+extension Duration {
+    fileprivate var nanoseconds: Int64 {
+        components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000
+    }
+}
+
+extension Int64 {
+    fileprivate func subtractingClamped(_ other: Int64) -> Int64 {
+        let (difference, overflows) = subtractingReportingOverflow(other)
+        return overflows ? .max : difference
+    }
+}

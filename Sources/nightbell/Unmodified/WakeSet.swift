@@ -1,0 +1,119 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import ProcessWaits
+
+/// The wake sources of a sleeping program: one epoll set, which the supervisor watches, of duplicates of all that the program's threads
+/// wait for, with the events that they wait for, and timers for the ends of their waits.
+final class WakeSet {
+    private let epoll: OwnedDescriptor
+    /// Duplicates and timers, to be closed. Members leave the set only when all duplicates are closed.
+    private var members: [CInt] = []
+
+    init() throws(SystemError) {
+        epoll = OwnedDescriptor(
+            adopting: try systemCall("epoll_create1") { epoll_create1(CInt(EPOLL_CLOEXEC)) })
+    }
+
+    deinit { clear() }
+
+    var rawValue: CInt { epoll.rawValue }
+
+    /// A thread's wait that cannot be watched.
+    struct Obstacle: Error { let reason: String }
+
+    /// - Parameter refusesTimeouts: whether a call with a timeout that only its socket has must end in time.
+    func add(_ look: GroupLook, refusesTimeouts: Bool) throws(Obstacle) {
+        for process in look.processes {
+            var interests: [CInt: UInt32] = [:]
+            var direct: Set<CInt> = []
+            for thread in process.threads {
+                interests.merge(thread.interests) { $0 | $1 }
+                if refusesTimeouts, thread.waitsForOne { direct.formUnion(thread.interests.keys) }
+            }
+            guard !interests.isEmpty else { continue }
+            let handle: ProcessHandle
+            do throws(SystemError) {
+                handle = try ProcessHandle(opening: process.pid)
+            } catch {
+                throw Obstacle(reason: "process \(process.pid) cannot be opened: \(error)")
+            }
+            for (descriptor, events) in interests {
+                let duplicate = try add(descriptor, events, of: handle, process)
+                guard direct.contains(descriptor), Self.hasTimeout(duplicate) else { continue }
+                throw Obstacle(reason: "its socket \(descriptor) has a timeout (SO_RCVTIMEO or SO_SNDTIMEO)")
+            }
+        }
+    }
+
+    private static func hasTimeout(_ descriptor: CInt) -> Bool {
+        [SO_RCVTIMEO, SO_SNDTIMEO].contains { option in
+            var time = timeval()
+            var length = socklen_t(MemoryLayout<timeval>.size)
+            let result = unsafe getsockopt(descriptor, SOL_SOCKET, option, &time, &length)
+            return result == 0 && (time.tv_sec != 0 || time.tv_usec != 0)
+        }
+    }
+
+    private func add(
+        _ descriptor: CInt, _ events: UInt32, of handle: borrowing ProcessHandle, _ process: ProcessLook
+    ) throws(Obstacle) -> CInt {
+        let pidfd = handle.pidfdValue
+        do throws(SystemError) {
+            let duplicate = try systemCall("pidfd_getfd") { clinux_get_descriptor(pidfd, descriptor) }
+            members.append(duplicate)
+            try insert(duplicate, events)
+            return duplicate
+        } catch {
+            let kind = process.descriptors[descriptor]?.words ?? "descriptor"
+            throw Obstacle(reason: "its \(kind) \(descriptor) cannot be watched: \(error)")
+        }
+    }
+
+    /// - Parameters:
+    ///   - nanoseconds: of the clock.
+    ///   - clock: `CLOCK_MONOTONIC`, `CLOCK_REALTIME` or `CLOCK_BOOTTIME`.
+    func addTimer(at nanoseconds: Int64, clock: CInt) throws(Obstacle) {
+        do throws(SystemError) {
+            let timer = try systemCall("timerfd_create") {
+                timerfd_create(clock, CInt(TFD_NONBLOCK | TFD_CLOEXEC))
+            }
+            members.append(timer)
+            var specification = itimerspec()
+            let instant = max(1, nanoseconds)
+            specification.it_value.tv_sec = Int(instant / 1_000_000_000)
+            specification.it_value.tv_nsec = Int(instant % 1_000_000_000)
+            _ = try systemCall("timerfd_settime") {
+                unsafe timerfd_settime(timer, CInt(TFD_TIMER_ABSTIME), &specification, nil)
+            }
+            try insert(timer, EPOLLIN.rawValue)
+        } catch {
+            throw Obstacle(reason: "its timer cannot be watched: \(error)")
+        }
+    }
+
+    private func insert(_ member: CInt, _ events: UInt32) throws(SystemError) {
+        var event = unsafe epoll_event()
+        unsafe event.events = events
+        let rawValue = epoll.rawValue
+        _ = try systemCall("epoll_ctl") { unsafe epoll_ctl(rawValue, EPOLL_CTL_ADD, member, &event) }
+    }
+
+    /// Gives up all duplicates.
+    func clear() {
+        for member in members {
+            var event = unsafe epoll_event()
+            unsafe epoll_ctl(epoll.rawValue, EPOLL_CTL_DEL, member, &event)
+            close(member)
+        }
+        members.removeAll()
+    }
+}
+
+extension ProcessLook.Thread {
+    /// It waits in a call for one descriptor, which a timeout of the descriptor's own can end.
+    fileprivate var waitsForOne: Bool {
+        guard case .blocked(let call) = state else { return false }
+        return [.read, .write, .accept].contains(call.kind)
+    }
+}

@@ -1,0 +1,286 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import LinuxSystem
+import Testing
+
+/// Python programs that know nothing of Nightbell. Each says when it is ready.
+private enum Script {
+    /// Other tests in this process may block signals, which children inherit.
+    static let imports =
+        "import os, select, signal, socket, sys, threading, time\n"
+        + "signal.pthread_sigmask(signal.SIG_SETMASK, [])\n"
+    static let ready = "print('ready', flush=True)\n"
+
+    /// An echo server on a TCP port, which it prints, with an epoll set.
+    static let echo =
+        imports + """
+            server = socket.create_server(("127.0.0.1", 0))
+            events = select.epoll()
+            events.register(server, select.EPOLLIN)
+            clients = {}
+            signal.signal(signal.SIGUSR1, lambda *_: print("got USR1", flush=True))
+            print("port", server.getsockname()[1], flush=True)
+            while True:
+                for number, _ in events.poll():
+                    if number == server.fileno():
+                        client, _ = server.accept()
+                        clients[client.fileno()] = client
+                        events.register(client, select.EPOLLIN)
+                        continue
+                    data = clients[number].recv(1000)
+                    if data:
+                        clients[number].sendall(data)
+                    else:
+                        events.unregister(number)
+                        clients.pop(number).close()
+            """
+
+    /// Answers each line of its input, and ends with it.
+    static let lines =
+        imports + ready + """
+            for line in sys.stdin.buffer:
+                print("answer", line.decode().strip(), flush=True)
+            print("end of input", flush=True)
+            sys.exit(5)
+            """
+
+    /// Two threads with timers that print how late they were, in milliseconds: a sleep, and a wait for a futex.
+    static let timers =
+        imports + """
+            def late(name, begin, wait):
+                print(name, int(1000 * (time.monotonic() - begin - wait)), flush=True)
+            def waiting():
+                while True:
+                    begin = time.monotonic()
+                    threading.Event().wait(1.7)
+                    late("futex", begin, 1.7)
+            threading.Thread(target=waiting, daemon=True).start()
+            while True:
+                begin = time.monotonic()
+                time.sleep(1.9)
+                late("sleep", begin, 1.9)
+            """
+
+    /// A parent that waits for its child, which answers lines.
+    static let family =
+        imports + """
+            child = os.fork()
+            if child == 0:
+                print("ready", flush=True)
+                for line in sys.stdin.buffer:
+                    print("child answers", line.decode().strip(), flush=True)
+                os._exit(7)
+            print("child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            sys.exit(8)
+            """
+}
+
+@Suite("nightbell run --unmodified", .enabled(if: geteuid() == 0, "needs root"))
+struct UnmodifiedTests {
+    private let fixture: Fixture
+
+    init() throws { fixture = try Fixture() }
+
+    private func run(_ script: String, _ options: String...) throws -> Program {
+        try Program(
+            "nightbell",
+            [
+                "run", "--unmodified", "--socket", fixture.socket, "--identifier", "program", "--idle",
+                "100ms",
+            ] + options + ["--", "/usr/bin/python3", "-c", script], endsChildren: true)
+    }
+
+    private func shown() throws -> [String: Any] {
+        let outcome = try fixture.nightbell("show", "program", "--json")
+        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
+        return try #require(object as? [String: Any], "\(outcome)")
+    }
+
+    private func wakes() throws -> Int {
+        (try shown()["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
+    }
+
+    private func process() throws -> pid_t { pid_t(try #require(try shown()["process_id"] as? Int)) }
+
+    /// Starts the echo server and connects to it.
+    private func echo() throws -> (program: Program, connection: EchoConnection) {
+        let program = try run(Script.echo)
+        try program.wrote("port ")
+        try program.wrote("\n")
+        let port = try #require(
+            program.output.split(separator: "\n").first?.split(separator: " ").last.flatMap { UInt16($0) })
+        return (program, try EchoConnection(connectedTo: port))
+    }
+
+    @Test("A server sleeps between its requests, and answers each")
+    func server() throws {
+        let (program, connection) = try echo()
+        for round in 1...5 {
+            try fixture.reaches("suspended", "program")
+            let before = try wakes()
+            #expect(try connection.echoes("request \(round)"), "\(program.errors)")
+            #expect(try wakes() == before + 1)
+        }
+        let shown = try shown()
+        #expect(shown["unmodified"] as? Bool == true)
+        #expect(shown["suspension"] as? String == "cgroup")
+        try fixture.reaches("suspended", "program")
+        // A program that is frozen gets no signal: it is woken for it.
+        program.send(signal: SIGUSR1)
+        try program.wrote("got USR1")
+        try fixture.reaches("suspended", "program")
+        program.send(signal: SIGTERM)
+        #expect(try program.outcome().code == 128 + SIGTERM)
+    }
+
+    @Test("A server on its standard input is woken by a line, and ended by its end")
+    func standardInput() throws {
+        let program = try run(Script.lines)
+        try program.wrote("ready")
+        for word in ["one", "two", "three"] {
+            try fixture.reaches("suspended", "program")
+            try program.say(word)
+            try program.wrote("answer \(word)\n")
+        }
+        try fixture.reaches("suspended", "program")
+        program.endInput()
+        try program.wrote("end of input")
+        #expect(try program.outcome().code == 5)
+    }
+
+    @Test("Timers of its threads wake it in time")
+    func timers() throws {
+        let program = try run(Script.timers)
+        func lateness(_ name: String) -> [Int] {
+            program.output.split(separator: "\n").compactMap { line in
+                let words = line.split(separator: " ")
+                return words.first.map(String.init) == name ? words.last.flatMap { Int($0) } : nil
+            }
+        }
+        let isEnough = eventually(within: 60_000) {
+            lateness("sleep").count >= 6 && lateness("futex").count >= 6
+        }
+        #expect(isEnough, "\(program.output) \(program.errors)")
+        let counters = try #require(try shown()["counters"] as? [String: Any])
+        #expect(counters["suspensions"] as? Int ?? 0 >= 5, "\(counters)")
+        let all = (lateness("sleep") + lateness("futex")).sorted()
+        print("timers late by \(all) ms")
+        // A busy machine delays single ones, asleep or not.
+        #expect(all[all.count / 2] <= 50, "\(all)")
+        #expect(all.allSatisfy { $0 <= 1_000 }, "\(all)")
+    }
+
+    @Test("Its processes sleep and wake together")
+    func family() throws {
+        let program = try run(Script.family)
+        try program.wrote("ready")
+        try fixture.reaches("suspended", "program")
+        try program.say("hello")
+        try program.wrote("child answers hello")
+        try fixture.reaches("suspended", "program")
+        program.endInput()
+        #expect(try program.outcome().code == 8)
+        #expect(program.output.contains("child ended with 7"))
+    }
+
+    @Test("A worker that is killed while the program sleeps leaves it asleep, to be woken by the next one")
+    func workerKilled() throws {
+        let (program, connection) = try echo()
+        try fixture.reaches("suspended", "program")
+        for round in 1...3 {
+            let status = try JSONSerialization.jsonObject(
+                with: Data(try fixture.nightbell("status", "--json").output.utf8))
+            let worker = pid_t(try #require((status as? [String: Any])?["process_id"] as? Int))
+            kill(worker, SIGKILL)
+            #expect(try connection.echoes("after death \(round)"), "\(program.errors)")
+            try fixture.reaches("suspended", "program")
+        }
+        #expect(try connection.echoes("at the end"))
+    }
+
+    @Test("If what speaks for it is killed, the program runs on")
+    func parentKilled() throws {
+        let (program, connection) = try echo()
+        try fixture.reaches("suspended", "program")
+        let pid = try process()
+        defer { kill(pid, SIGKILL) }
+        program.send(signal: SIGKILL)
+        #expect(try connection.echoes("all alone"))
+        #expect(try eventually { try fixture.nightbell("show", "program").code == 4 })
+    }
+
+    @Test("A program that is killed while it sleeps has ended")
+    func killedAsleep() throws {
+        let (program, _) = try echo()
+        try fixture.reaches("suspended", "program")
+        kill(try process(), SIGKILL)
+        #expect(try program.outcome().code == 128 + SIGKILL)
+    }
+
+    @Test("A program that computes stays awake, and the reason is shown")
+    func busy() throws {
+        let program = try run(Script.imports + Script.ready + "while True: pass")
+        try program.wrote("ready")
+        var last: [String: Any] = [:]
+        let isExplained = try eventually(within: 30_000) {
+            last = try shown()
+            return (last["state_detail"] as? String)?.hasPrefix("thread ") == true
+        }
+        #expect(isExplained && last["state"] as? String == "active", "\(last)")
+    }
+
+    @Test("Commands that cannot be run, and no supervisor")
+    func mistakes() throws {
+        let absent = try Program.run(
+            "nightbell", ["run", "--unmodified", "--socket", fixture.socket, "--", "/nonexistent"])
+        #expect(absent.code == 127)
+        #expect(absent.errors.contains("No such file"), "\(absent)")
+        let alone = try Program.run(
+            "nightbell",
+            ["run", "--unmodified", "--socket", fixture.socket + ".none", "--", "/bin/true"])
+        #expect(alone.code == 3)
+        let misplaced = try Program.run("nightbell", ["run", "--idle", "1s", "--", "/bin/true"])
+        #expect(misplaced.code == 64)
+    }
+}
+
+/// A connection to a server on this machine.
+private final class EchoConnection {
+    private let descriptor: OwnedDescriptor
+
+    init(connectedTo port: UInt16) throws {
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        descriptor = OwnedDescriptor(adopting: try systemCall("socket") { socket(AF_INET, type, 0) })
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let rawValue = descriptor.rawValue
+        _ = try systemCall("connect") {
+            withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    connect(rawValue, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                }
+            }
+        }
+    }
+
+    /// Sends a text, and returns whether it comes back.
+    func echoes(_ text: String) throws -> Bool {
+        let bytes = Array(text.utf8)
+        let rawValue = descriptor.rawValue
+        _ = try systemCall("send") { send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
+        var answer: [UInt8] = []
+        while answer.count < bytes.count {
+            guard !Poll.wait(rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty else {
+                return false
+            }
+            var buffer = [UInt8](repeating: 0, count: 1_000)
+            let count = try systemCall("recv") { recv(rawValue, &buffer, buffer.count, 0) }
+            guard count > 0 else { return false }
+            answer += buffer.prefix(count)
+        }
+        return answer == bytes
+    }
+}
