@@ -196,6 +196,7 @@ let package = Package(
         // For tests. SwiftPM links Swift's runtime to it, which takes longer to load than the measured work:
         // scripts/build-phone links one without.
         .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
+        .executableTarget(name: "nightbell-echo"),
         .target(
             name: "LoadTester",
             dependencies: [

@@ -92,6 +92,17 @@ int cfloors_pipe(int *ends) { return pipe2(ends, O_CLOEXEC); }
 
 int cfloors_pidfd(pid_t pid) { return (int)syscall(SYS_pidfd_open, pid, 0); }
 
+int cfloors_descriptor_of(pid_t pid, int descriptor) {
+    int process = cfloors_pidfd(pid);
+    if (process < 0) return -1;
+    enum { sys_pidfd_getfd = 438 };
+    int copy = (int)syscall(sys_pidfd_getfd, process, descriptor, 0);
+    int code = errno;
+    close(process);
+    errno = code;
+    return copy;
+}
+
 size_t cfloors_raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;

@@ -54,8 +54,13 @@ package enum TrustedFile {
         var status = stat()
         let rawValue = file.rawValue
         _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
+        // `/dev/null` is an empty file that no user can change.
+        guard status.st_mode & S_IFMT != S_IFCHR || status.st_rdev != nullDevice else { return nil }
         guard status.st_mode & S_IFMT == S_IFREG else { return "is not a file" }
         guard status.st_size <= limit else { return "is longer than \(limit) bytes" }
         return owner.flatMap { ManifestTrust.problem(status, owner: $0) }
     }
+
+    /// The number of `/dev/null`: major 1, minor 3.
+    private static let nullDevice: dev_t = 0x103
 }

@@ -145,6 +145,13 @@ struct LoaderTests {
         }
     }
 
+    @Test("/dev/null is an empty file")
+    func noFile() throws {
+        let loaded = try Loader.load(flags: Flags(file: "/dev/null"), environment: [:], mode: .system)
+        #expect(loaded.settings == DaemonSettings(mode: .system))
+        #expect(loaded.file == "/dev/null")
+    }
+
     @Test(
         "The path of a cgroup has no . and ..",
         arguments: ["/..", "/../..", "/a/../b", "/a/..", "/..//", "/./a", "/a/.", "a", ".."])

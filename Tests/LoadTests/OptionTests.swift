@@ -24,6 +24,8 @@ struct OptionTests {
         #expect(soak.minutes == 10)
         let offload = try parse("offload", as: OffloadCommand.self)
         #expect((offload.sockets, offload.interval, offload.intervals) == (15_000, "30s", 2))
+        let unmodified = try parse("unmodified", as: UnmodifiedCommand.self)
+        #expect((unmodified.programs, unmodified.rounds, unmodified.idleSeconds) == (200, 5, 60))
         let chat = try parse("chat", as: ChatCommand.self)
         #expect((chat.connections, chat.active, chat.messages) == (9_000, 50, 1_000_000))
         #expect((chat.rounds, chat.calls, chat.idleMilliseconds) == (5, 1_000, 500))
@@ -77,6 +79,8 @@ struct OptionTests {
             "offload --interval 7200s --intervals 13", "offload --sockets 99999999995", "offload --seed 3",
             "offload --clients 0", "chaos --clients 0", "chaos --sockets 100",
             "chaos --clients 1 --sockets 251",
+            "unmodified --programs 0", "unmodified --programs 99999999999", "unmodified --rounds 0",
+            "unmodified --transport udp", "unmodified --idle-seconds 0",
             "chaos --clients 99999999999", "relaunch --clients 1", "relaunch --clients 99999999999",
             "relaunch --clients 20 --first-clients 20", "relaunch --first-clients 0",
             "relaunch --calls 99999999999", "relaunch --rounds 99999999999",

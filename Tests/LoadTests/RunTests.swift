@@ -106,6 +106,20 @@ struct RunTests {
         #expect(told.page.contains("Latency by percentile"))
     }
 
+    @Test("unmodified", .enabled(if: isRoot, "needs cgroups"))
+    func unmodified() throws {
+        let told = try run("unmodified --programs 4 --rounds 2 --idle-seconds 1")
+        #expect(told.number("lost") == 0)
+        #expect(told.number("floor.lost") == 0)
+        for side in ["", "floor."] { #expect(try #require(told.number("\(side)latency_us.p50")) > 0) }
+        #expect(try #require(told.number("ratio.p50")) > 0)
+        #expect(try #require(told.number("decision_cpu_us")) > 0)
+        // None has done anything, or what it did would have been told.
+        #expect(told.number("idle.program_switches") == 0)
+        expectNumbers(told, "ratio.p99", "supervisor_bytes_per_program", "idle.runner_switches")
+        #expect(told.page.contains("Latency by percentile"))
+    }
+
     @Test("storm")
     func storm() throws {
         let told = try run("storm --clients 10 --rounds 2 --suspend \(Self.method)")
@@ -337,21 +351,21 @@ struct RunTests {
 
     @Test("A run that finds no chat server reports it")
     func noChatServer() throws {
-        let result = try attempt("chat --programs /nowhere")
+        let result = try attempt("chat --binaries /nowhere")
         #expect(result.status == 1)
         #expect(result.complaints.contains("/nowhere/"))
     }
 
     @Test("A run that finds no supervisor reports it and leaves nothing behind")
     func noSupervisor() throws {
-        let result = try attempt("wake --programs /nowhere")
+        let result = try attempt("wake --binaries /nowhere")
         #expect(result.status == 1)
         #expect(result.complaints.contains("/nowhere/nightbelld"))
     }
 
     @Test("A directory of programs may be named from the current one")
     func relativePrograms() throws {
-        let result = try attempt("wake --programs nowhere")
+        let result = try attempt("wake --binaries nowhere")
         #expect(result.status == 1)
         // The full path: processes of a run have another current directory.
         #expect(result.complaints.contains(" /"))

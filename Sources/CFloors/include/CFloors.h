@@ -186,6 +186,9 @@ int cfloors_pinger(
 // pidfd_open(2).
 int cfloors_pidfd(pid_t pid);
 
+// A duplicate of a descriptor of another process, close-on-exec. -1 and errno.
+int cfloors_descriptor_of(pid_t pid, int descriptor);
+
 // Raises the soft limit of descriptors to the hard one; returns it.
 size_t cfloors_raise_descriptor_limit(void);
 

@@ -10,7 +10,7 @@ enum PhoneProgram {
         var header = [UInt8](repeating: 0, count: 4_096)
         let file = open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else {
-            throw .missing("there is no \(path); scripts/build-phone makes it, --programs says where it is")
+            throw .missing("there is no \(path); scripts/build-phone makes it, --binaries says where it is")
         }
         defer { close(file) }
         guard pread(file, &header, header.count, 0) > 0 else { throw LoadError(failed: "read \(path)") }

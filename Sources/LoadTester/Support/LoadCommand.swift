@@ -20,7 +20,7 @@ package struct LoadCommand: ParsableCommand {
         subcommands: [
             WakeCommand.self, StormCommand.self, ParkCommand.self, AdoptCommand.self, KeepAliveCommand.self,
             CallsCommand.self, SoakCommand.self, ChaosCommand.self, RelaunchCommand.self, OffloadCommand.self,
-            ChatCommand.self, HostileCommand.self,
+            ChatCommand.self, HostileCommand.self, UnmodifiedCommand.self,
         ])
 
     package init() {}
@@ -49,7 +49,7 @@ package struct CommonOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp("The directory of nightbelld; this program's by default.", valueName: "directory"))
-    package var programs: String?
+    package var binaries: String?
 
     package init() {}
 
@@ -64,7 +64,7 @@ package struct CommonOptions: ParsableArguments {
         try checkReport()
         let progress = Progress(quiet: quiet)
         if peers > 0 { progress.say("descriptors are few: the callers have \(peers) further processes") }
-        return try RunDirectory(programs: programs, peerProcesses: peers, progress: progress)
+        return try RunDirectory(programs: binaries, peerProcesses: peers, progress: progress)
     }
 
     /// Throws before the run when the report cannot be written.

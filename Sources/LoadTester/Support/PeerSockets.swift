@@ -98,6 +98,22 @@ final class PeerSockets {
         guard code == 0 else { throw LoadError("send to sleeper \(index)", code: code) }
     }
 
+    /// Waits for a sleeper to send a packet back. Returns the time since it was sent, in nanoseconds; nil: it did not come in time.
+    func echo(_ index: Int, sequence: UInt64, within milliseconds: CInt) throws(LoadError) -> Int64? {
+        var packet = cfloors_packet()
+        let size = MemoryLayout<cfloors_packet>.size
+        repeat {
+            guard !Poll.wait(sockets[index], for: .readable, timeoutMilliseconds: milliseconds).isEmpty else {
+                return nil
+            }
+            guard recv(sockets[index], &packet, size, CInt(MSG_WAITALL)) == size else {
+                throw LoadError(failed: "the echo of program \(index)")
+            }
+            // An echo of an earlier packet, which came too late for it.
+        } while packet.sequence < sequence
+        return monotonicNow() - packet.sent_at
+    }
+
     /// Calls a phone, which will answer.
     func callPhone(_ index: Int, number: UInt64) throws(LoadError) {
         var call = cphone_call(number: number)

@@ -8,6 +8,7 @@ package enum ProcessRole: String, CaseIterable {
     case sleepers = "role-sleepers"
     case floorSleepers = "role-floor-sleepers"
     case floorAdopter = "role-floor-adopter"
+    case floorWaker = "role-floor-waker"
     case floorLauncher = "role-floor-launcher"
     case holders = "role-holders"
     case peers = "role-peers"
@@ -33,6 +34,7 @@ package enum ProcessRole: String, CaseIterable {
             case .sleepers: try SleeperZygote(rest).run()
             case .floorSleepers: try FloorZygote(rest).run()
             case .floorAdopter: try FloorAdopter.run(rest)
+            case .floorWaker: try FloorPrograms.runWaker(rest)
             case .floorLauncher: try FloorLauncher.run(rest)
             case .holders: try HolderZygote(rest).run()
             case .peers: try PeerProcessMain(rest).run()

@@ -88,7 +88,7 @@ final class RunDirectory {
     ) throws(LoadError) -> ChildProcess {
         let (executable, name) = ("\(programs)/\(program)", log ?? program)
         guard access(executable, X_OK) == 0 else {
-            throw .missing("there is no \(executable); --programs says where it is")
+            throw .missing("there is no \(executable); --binaries says where it is")
         }
         let child = try ChildProcess(
             name, [executable] + arguments, log: logPath(of: name), guardian: loadTester)
