@@ -132,6 +132,19 @@ extension ClientInfo.Observation {
     }
 }
 
+extension ClientInfo.Fetch.Obstacle {
+    init?(_ wire: WireFetchObstacle) {
+        switch wire {
+        case .networkDown: self = .networkDown
+        case .shortage: self = .shortage
+        case .machineSleeps: self = .machineSleeps
+        case .places: self = .places
+        case .placesOfUser: self = .placesOfUser
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+}
+
 extension ClientInfo.Fetch {
     init(_ wire: WireClientInfo.Fetch) {
         minimumInterval =
@@ -143,6 +156,7 @@ extension ClientInfo.Fetch {
         score = Int(wire.score)
         next = wire.nextInMs == 0 ? nil : .milliseconds(Int64(clamping: wire.nextInMs))
         isRunning = wire.isFetching
+        obstacle = Obstacle(wire.obstacle)
         lastAgo = wire.lastAgoMs == 0 ? nil : .milliseconds(Int64(clamping: wire.lastAgoMs))
         observedDays = Int(wire.observedDays)
         usualHours = wire.usualHours.map(Int.init)

@@ -165,12 +165,27 @@ public struct ClientInfo: Sendable, Hashable {
 
     /// A client's fetches.
     public struct Fetch: Sendable, Hashable {
+        /// Why no fetch may begin at present.
+        public enum Obstacle: String, Sendable, Hashable, CaseIterable {
+            case networkDown = "network_down"
+            /// Of memory or processors.
+            case shortage
+            /// The machine is about to sleep.
+            case machineSleeps = "machine_sleeps"
+            /// As many fetches are going on as may at a time …
+            case places
+            /// … or as many of its user.
+            case placesOfUser = "places_of_user"
+        }
+
         public var minimumInterval: FetchInterval
         /// From 0 to 100: quick fetches raise it, slow, failed and unfinished ones lower it.
         public var score: Int
         /// Until the end of the planned window; nil: none is planned.
         public var next: Duration?
         public var isRunning: Bool
+        /// Why the planned fetch could not begin now, even if its moment had come; nil: nothing keeps it back.
+        public var obstacle: Obstacle?
         /// Since the last one began; nil: there was none.
         public var lastAgo: Duration?
         /// From three on, the usual hours count.

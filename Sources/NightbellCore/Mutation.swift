@@ -179,6 +179,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresWithoutInspection
     /// No client is told of another network.
     case ignoresNetworks
+    /// No client's sockets are inspected after the machine has slept.
+    case trustsPathsAfterSleep
     /// A client that was told of another network is told again and again.
     case owesNetworkForEver
     /// A client is not told which of its sockets cannot work any more …

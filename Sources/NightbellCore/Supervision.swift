@@ -208,7 +208,9 @@ package struct Supervision: Sendable, Equatable {
             pathsInspected(client, broken, at: now, into: &actions)
             settle(client, at: now, into: &actions)
         case .machineSlept(let total):
+            let hasSlept = total > machineSlept
             machineSlept = total
+            if hasSlept { inspectPathsAfterSleep(into: &actions) }
         case .timer:
             reachDeadlines(at: now, into: &actions)
         case .stop:

@@ -80,6 +80,8 @@ public struct SupervisorConfiguration: Sendable {
     package var launchSlots: LaunchSlots?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
+    /// For tests: where the kernel tells how long processes have waited for processors and memory, and how often that is read.
+    package var pressure = (directory: "/proc/pressure", interval: Duration.seconds(60))
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.

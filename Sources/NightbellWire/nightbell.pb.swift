@@ -334,6 +334,67 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
 
 }
 
+/// Why no fetch may begin at present.
+package nonisolated enum WireFetchObstacle: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+
+  /// it may
+  case unspecified // = 0
+  case networkDown // = 1
+
+  /// of memory or processors
+  case shortage // = 2
+
+  /// is about to
+  case machineSleeps // = 3
+
+  /// as many are going on as may at a time
+  case places // = 4
+
+  /// as many of its user
+  case placesOfUser // = 5
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .networkDown
+    case 2: self = .shortage
+    case 3: self = .machineSleeps
+    case 4: self = .places
+    case 5: self = .placesOfUser
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .networkDown: return 1
+    case .shortage: return 2
+    case .machineSleeps: return 3
+    case .places: return 4
+    case .placesOfUser: return 5
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireFetchObstacle] = [
+    .unspecified,
+    .networkDown,
+    .shortage,
+    .machineSleeps,
+    .places,
+    .placesOfUser,
+  ]
+
+}
+
 package nonisolated enum WireFetchResult: SwiftProtobuf.Enum, Swift.CaseIterable {
   package typealias RawValue = Int
   case unspecified // = 0
@@ -3589,6 +3650,9 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
 
     package var unfinishedInRow: UInt32 = 0
 
+    /// why the planned one could not begin now, even if its moment had come
+    package var obstacle: WireFetchObstacle = .unspecified
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -3704,6 +3768,10 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0")
+}
+
+nonisolated extension WireFetchObstacle: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0FETCH_OBSTACLE_UNSPECIFIED\0\u{1}FETCH_OBSTACLE_NETWORK_DOWN\0\u{1}FETCH_OBSTACLE_SHORTAGE\0\u{1}FETCH_OBSTACLE_MACHINE_SLEEPS\0\u{1}FETCH_OBSTACLE_PLACES\0\u{1}FETCH_OBSTACLE_PLACES_OF_USER\0")
 }
 
 nonisolated extension WireFetchResult: SwiftProtobuf._ProtoNameProviding {
@@ -8567,7 +8635,7 @@ nonisolated extension WireClientInfo.Socket.Offload: SwiftProtobuf.Message, Swif
 
 nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Fetch"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}minimum_interval_ms\0\u{1}score\0\u{3}next_in_ms\0\u{3}is_fetching\0\u{3}last_ago_ms\0\u{3}observed_days\0\u{3}usual_hours\0\u{3}unfinished_in_row\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}minimum_interval_ms\0\u{1}score\0\u{3}next_in_ms\0\u{3}is_fetching\0\u{3}last_ago_ms\0\u{3}observed_days\0\u{3}usual_hours\0\u{3}unfinished_in_row\0\u{1}obstacle\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -8583,6 +8651,7 @@ nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf
       case 6: try { try decoder.decodeSingularUInt32Field(value: &self.observedDays) }()
       case 7: try { try decoder.decodeRepeatedUInt32Field(value: &self.usualHours) }()
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self.unfinishedInRow) }()
+      case 9: try { try decoder.decodeSingularEnumField(value: &self.obstacle) }()
       default: break
       }
     }
@@ -8613,6 +8682,9 @@ nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf
     if self.unfinishedInRow != 0 {
       try visitor.visitSingularUInt32Field(value: self.unfinishedInRow, fieldNumber: 8)
     }
+    if self.obstacle != .unspecified {
+      try visitor.visitSingularEnumField(value: self.obstacle, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -8625,6 +8697,7 @@ nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf
     if lhs.observedDays != rhs.observedDays {return false}
     if lhs.usualHours != rhs.usualHours {return false}
     if lhs.unfinishedInRow != rhs.unfinishedInRow {return false}
+    if lhs.obstacle != rhs.obstacle {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

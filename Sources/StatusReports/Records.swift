@@ -131,6 +131,7 @@ extension ClientInfo.Fetch {
         return [
             "minimum_interval_ms": interval, "score": .count(score),
             "next_in_ms": next.map(JSON.milliseconds) ?? .null, "is_fetching": .bool(isRunning),
+            "obstacle": obstacle.map { .string($0.rawValue) } ?? .null,
             "last_ago_ms": lastAgo.map(JSON.milliseconds) ?? .null, "observed_days": .count(observedDays),
             "usual_hours": .array(usualHours.map(JSON.count)), "unfinished_in_row": .count(unfinishedInRow),
         ]

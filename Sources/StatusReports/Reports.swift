@@ -245,11 +245,22 @@ package enum Report {
         parts.append("score \(fetch.score) of 100")
         if fetch.isRunning { parts.append("under way") }
         if let next = fetch.next { parts.append("next within \(Human.duration(next))") }
+        if let obstacle = fetch.obstacle { parts.append("waits: \(sentence(obstacle))") }
         if let last = fetch.lastAgo { parts.append("last \(Human.duration(last)) ago") }
         if fetch.unfinishedInRow > 0 { parts.append("\(fetch.unfinishedInRow) not completed in a row") }
         let hours = fetch.usualHours.map { "\($0)h" }.joined(separator: ", ")
         if !hours.isEmpty { parts.append("usually opened at \(hours)") }
         return parts.joined(separator: ", ")
+    }
+
+    private static func sentence(_ obstacle: ClientInfo.Fetch.Obstacle) -> String {
+        switch obstacle {
+        case .networkDown: "the network is down"
+        case .shortage: "memory or processors are short"
+        case .machineSleeps: "the machine is about to sleep"
+        case .places: "as many fetches are going on as may at a time"
+        case .placesOfUser: "as many fetches of its user are going on as may at a time"
+        }
     }
 
     private static func keepAliveSentence(_ client: ClientInfo) -> String {

@@ -111,11 +111,13 @@ package struct MachineFacts: Sendable, Hashable {
     }
 
     private static func pressure() -> Fact {
-        if unsafe access("/proc/pressure/memory", R_OK) == 0 {
-            return Fact("pressure", .ok, "the kernel reports pressure on memory (PSI)")
+        let missing = ["memory", "cpu"].filter { unsafe access("/proc/pressure/\($0)", R_OK) != 0 }
+        if missing.isEmpty {
+            return Fact("pressure", .ok, "the kernel reports pressure on memory and processors (PSI)")
         }
         return Fact(
-            "pressure", .warning, "the kernel does not report pressure on memory (PSI)",
+            "pressure", .warning,
+            "the kernel does not report pressure (PSI) on: \(missing.joined(separator: ", "))",
             remedy: "Boot with psi=1.")
     }
 }

@@ -13,7 +13,8 @@ struct MonitorCommand: ParsableCommand {
             Descriptor 3 is a connection to the supervisor (SOCK_SEQPACKET), with the messages of monitor.proto. Its \
             end ends the monitor.
 
-            Exit codes: 0 after the end of the connection; 64 the command line is wrong; 71 the system refused what \
+            Exit codes: 0 after the end of the connection; 64 the command line is wrong; 69 with --names: there is no \
+            bus; 71 the system refused what \
             is needed; 76 the supervisor's message cannot be decoded; 77 it cannot become the given user.
             """)
 
@@ -28,7 +29,11 @@ struct MonitorCommand: ParsableCommand {
     @Flag(help: "Be killed when the thread that started it ends, even if it is stopped then.")
     var endsWithParent = false
 
+    @Flag(help: "Print the names on the system bus, also those of services that it would start, and end.")
+    var names = false
+
     func run() throws {
+        if names { return try printNames() }
         let descriptor: CInt = 3
         guard clinux_set_close_on_exec(descriptor, 1) == 0 else {
             throw Self.failure(EX_USAGE, "descriptor 3 is no connection to a supervisor")
@@ -46,6 +51,15 @@ struct MonitorCommand: ParsableCommand {
             try monitor.run()
         } catch {
             throw Self.failure(error.exitCode, "\(error)")
+        }
+    }
+
+    private func printNames() throws {
+        do throws(BusError) {
+            let address = MonitorConfiguration.fromEnvironment(isSession: false).systemBusAddress
+            for name in try BusNames.known(address: address) { print(name) }
+        } catch {
+            throw Self.failure(EX_UNAVAILABLE, "the system bus: \(error)")
         }
     }
 

@@ -244,6 +244,93 @@ struct CommandLineTests {
         #expect(doctor.output.contains("\"\(limit.rlim_max) descriptors: about "), "\(doctor)")
     }
 
+    /// The findings of doctor, by key.
+    private func findings(_ fixture: Fixture, _ variables: [String: String] = [:]) throws -> [String: String]
+    {
+        var environment = variables
+        environment["NIGHTBELL_SOCKET"] = fixture.socket
+        let outcome = try Program.run("nightbell", ["doctor", "--json"], environment: environment)
+        let all = try #require(try json(outcome) as? [String: Any])
+        var found: [String: String] = [:]
+        for finding in try #require(all["findings"] as? [[String: Any]]) {
+            let text = [finding["status"], finding["explanation"]].compactMap { $0 as? String }
+            found[try #require(finding["key"] as? String)] = text.joined(separator: ": ")
+        }
+        return found
+    }
+
+    @Test("Doctor names each component that tells about the machine, though no client needs it")
+    func doctorOfTheMachine() throws {
+        let fixture = try Fixture()
+        let directory = try TemporaryDirectory()
+        let absent = try findings(
+            fixture,
+            [
+                "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=\(directory.file("bus"))",
+                "PIPEWIRE_RUNTIME_DIR": directory.path,
+            ])
+        #expect(absent["monitor-program"]?.hasPrefix("ok: ") == true)
+        #expect(absent["system-bus"]?.hasPrefix("warning: nightbell-monitor: the system bus: ") == true)
+        #expect(absent["bluez"] == nil)
+        #expect(absent["pressure"] != nil && absent["real-time-clock"] != nil && absent["wake-alarm"] != nil)
+
+        let bus = try Program(
+            "/usr/bin/dbus-daemon",
+            ["--session", "--nofork", "--address=unix:path=\(directory.file("bus"))", "--print-address"])
+        try bus.wrote("unix:path=")
+        #expect(FileManager.default.createFile(atPath: directory.file("pipewire-0"), contents: nil))
+        let owner = try Program(
+            "/usr/bin/python3",
+            [
+                "-c",
+                """
+                import dbus, sys
+                bus = dbus.bus.BusConnection('unix:path=\(directory.file("bus"))')
+                bus.request_name('org.bluez')
+                bus.request_name('org.freedesktop.login1')
+                print('owned', flush=True)
+                sys.stdin.read()
+                """,
+            ])
+        try owner.wrote("owned")
+        let present = try findings(
+            fixture,
+            [
+                "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=\(directory.file("bus"))",
+                "PIPEWIRE_RUNTIME_DIR": directory.path,
+            ])
+        #expect(present["system-bus"] == nil)
+        #expect(present["bluez"]?.hasPrefix("ok: BlueZ is on the system bus") == true)
+        #expect(present["logind"]?.hasPrefix("ok: ") == true)
+        for key in ["network-manager", "upower", "geoclue"] {
+            #expect(present[key]?.hasPrefix("warning: ") == true, "\(key): \(present[key] ?? "missing")")
+        }
+        #expect(present["pipewire"] == "ok: PipeWire listens at \(directory.path)/pipewire-0")
+    }
+
+    @Test("Doctor says if the monitor's program is missing, or cannot run")
+    func doctorWithoutMonitor() throws {
+        let fixture = try Fixture()
+        let directory = try TemporaryDirectory()
+        // By another process: a child that this one starts meanwhile would have the copy open for writing, and so it could
+        // not be executed.
+        func copy(_ program: String, to name: String) throws -> String {
+            let copy = directory.file(name)
+            #expect(try Program.run("/bin/cp", [program, copy]).code == 0)
+            chmod(copy, 0o755)
+            return copy
+        }
+        let program = try copy(Program.product("nightbell"), to: "nightbell")
+        func finding() throws -> String {
+            try Program.run(program, ["doctor"], environment: ["NIGHTBELL_SOCKET": fixture.socket]).output
+        }
+        #expect(try finding().contains("there is no nightbell-monitor beside nightbell"))
+        let script = "#!/bin/sh\necho 'libsystemd.so.0: cannot open shared object file' >&2\nexit 127\n"
+        try script.write(toFile: directory.file("script"), atomically: true, encoding: .utf8)
+        _ = try copy(directory.file("script"), to: "nightbell-monitor")
+        #expect(try finding().contains("cannot run: libsystemd.so.0: cannot open shared object file"))
+    }
+
     @Test("Doctor reports whether a supervisor is there")
     func doctor() throws {
         let stage = try Fixture()

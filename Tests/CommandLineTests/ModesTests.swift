@@ -35,6 +35,34 @@ import Testing
         #expect(outcome.code == 0, "\(outcome.errors)")
     }
 
+    private struct Disturbed: Decodable {
+        struct Figures: Decodable {
+            var kills: Int
+            var flood: Int
+            var limited: Bool
+            var sent: Int
+            var lost: Int
+        }
+
+        var disturbed: Figures
+    }
+
+    @Test("Sleepers answer while monitors are killed and a peer floods the bus", .enabled(if: isPossible))
+    func disturbed() throws {
+        let programs = URL(fileURLWithPath: Program.product("nightbell")).deletingLastPathComponent().path
+        let run = try Program(
+            Self.script,
+            ["--json", "--short", "--mode", "accessory", "--disturb", "3", "--programs", programs],
+            environment: ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"])
+        let outcome = try run.outcome(within: 300_000)
+        let line = try #require(outcome.output.split(separator: "\n").last, "\(outcome.errors)")
+        let figures = try JSONDecoder().decode(Disturbed.self, from: Data(line.utf8)).disturbed
+        // There are two, of the machine and of the session.
+        #expect(figures.kills >= 3 && figures.lost == 0 && figures.sent > 0, "\(figures)")
+        #expect(figures.flood >= 10_000 || figures.limited && figures.flood > 0, "\(figures)")
+        #expect(outcome.code == 0, "\(outcome.errors)")
+    }
+
     @Test("scripts/modes explains itself")
     func help() throws {
         let outcome = try Program.run(Self.script, ["--help"], environment: ["PATH": "/usr/bin:/bin"])

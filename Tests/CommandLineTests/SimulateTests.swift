@@ -110,6 +110,71 @@ struct SimulateTests {
         #expect(refused.code != 0 && refused.errors.contains("not asked to be told"))
     }
 
+    @Test(
+        "Sleep, unlock and another network happen to a client that can be told, and are watched as simulated")
+    func succeeds() throws {
+        let fixture = try Fixture(["--set", "launches.retry=10ms", "--set", "launches.retryMaximum=10ms"])
+        let watch = try Program("nightbell", ["watch", "--socket", fixture.socket])
+        let client = try sleeper(fixture, "voip network-changes")
+        try client.say("keepalive 600000")
+        #expect(try fixture.nightbell("wake", Self.name).code == 0)
+        let isSet = try eventually(within: 30_000) {
+            try fixture.nightbell("show", Self.name, "--json").output
+                .contains("\"keep_alive_timeout_ms\":600000")
+        }
+        #expect(isSet)
+        try fixture.reaches("suspended", Self.name)
+        let sleep = try fixture.nightbell("simulate", "sleep", Self.name)
+        #expect(sleep.code == 0, "\(sleep.errors)")
+        try client.wrote("keepalive")
+        try isWatched("sleep of the machine", watch)
+        try fixture.reaches("suspended", Self.name)
+        #expect(try fixture.nightbell("simulate", "network-change", Self.name).code == 0)
+        try client.wrote("network-changed lost=-")
+        try isWatched("network change", watch)
+    }
+
+    private func isWatched(_ event: String, _ watch: Program) throws {
+        let isWatched = eventually(within: 30_000) {
+            watch.output.split(separator: "\n").contains { line in
+                line.contains("\(Self.name)  simulated  ") && line.hasSuffix(event)
+            }
+        }
+        #expect(isWatched, "\(watch.output)")
+    }
+
+    @Test("A client that waits for its user is launched on request")
+    func unlocks() throws {
+        let directory = try TemporaryDirectory()
+        let clients = directory.file("clients")
+        try FileManager.default.createDirectory(atPath: clients, withIntermediateDirectories: true)
+        let manifest = """
+            identifier: \(Self.name)
+            command: [/bin/sleep, '1000']
+            modes: [voip]
+            waitsForUnlock: true
+            """
+        try manifest.write(toFile: clients + "/mail.yaml", atomically: true, encoding: .utf8)
+        // It is started as another user.
+        chmod(directory.path, 0o755)
+        // A monitor that says nothing: whether a user is unlocked is not known.
+        let monitor = directory.file("monitor")
+        try "#!/bin/sh\nexec sleep 1000\n".write(toFile: monitor, atomically: true, encoding: .utf8)
+        chmod(monitor, 0o755)
+        let fixture = try Fixture([
+            "--set", "manifestDirectory=\(clients)", "--set", "monitorProgram=\(monitor)",
+        ])
+        let watch = try Program("nightbell", ["watch", "--socket", fixture.socket])
+        let isWaiting = try eventually(within: 30_000) {
+            try fixture.nightbell("show", Self.name).output.contains("once its user is unlocked")
+        }
+        #expect(isWaiting)
+        let unlock = try fixture.nightbell("simulate", "unlock", Self.name)
+        #expect(unlock.code == 0, "\(unlock.errors)")
+        try isWatched("unlock", watch)
+        try fixture.reaches("launching", Self.name)
+    }
+
     @Test("The handler of a keep-alive runs as before a sleep; what cannot happen is refused")
     func sleep() throws {
         let fixture = try Fixture()

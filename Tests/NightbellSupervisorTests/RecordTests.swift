@@ -11,6 +11,82 @@ import Testing
 struct RecordTests {
     private let key = RecordKey(.clients, id: 7)
 
+    /// All members of a fetch's state have other values than in a new one.
+    private func fetchState() throws -> FetchState {
+        var scheduler = FetchScheduler(Settings.Fetch())
+        let start = Instant(nanoseconds: 1 << 45)
+        scheduler.change(WallClock(offset: .seconds(20_000 * 86_400)), at: start)
+        scheduler.setInterval(.atLeast(.seconds(7_200)), at: 0, isWaiting: true, at: start)
+        for day in 0..<5 {
+            let opening = start + .seconds(day * 86_400)
+            scheduler.noteOpening(of: 0, at: opening)
+            scheduler.noteLeaving(of: 0, at: opening + .seconds(60))
+            scheduler.begin(0, of: 1_000, at: opening + .seconds(4_000))
+            scheduler.end(0, of: 1_000, .failed, took: .seconds(20), budget: .seconds(30))
+        }
+        scheduler.begin(0, of: 1_000, at: start + .seconds(5 * 86_400))
+        scheduler.end(0, of: 1_000, nil, took: .seconds(30), budget: .seconds(30))
+        scheduler.begin(0, of: 1_000, at: start + .seconds(5 * 86_400 + 60))
+        scheduler.interrupt(0, of: 1_000)
+        let state = try #require(scheduler.state(at: 0))
+        #expect(state.habit.observedDays == 5 && state.score != FetchScore() && state.fetchesOnDay == 2)
+        #expect(state.score.overruns == 1 && state.score.wasInterrupted)
+        #expect(state.lastFetch != nil && state.lastOpening != nil)
+        return state
+    }
+
+    @Test("The state of a client's fetches is whole in the file, also after another start of the machine")
+    func fetches() throws {
+        let state = try fetchState()
+        // Shifts are the distance from elapsed time to 1970. After another start of the machine elapsed time is another one.
+        let before = Duration.seconds(1_700_000_000)
+        let after = before + .seconds(3_600)
+        let stored = try StoredFetch(serializedBytes: StoredFetch(state, shift: before).record)
+        #expect(FetchState(stored, shift: before) == state)
+        let read = try #require(FetchState(stored, shift: after))
+        #expect(read.habit == state.habit && read.score == state.score && read.interval == state.interval)
+        #expect(read.day == state.day && read.fetchesOnDay == state.fetchesOnDay)
+        #expect(read.lastFetch == state.lastFetch.map { $0 - .seconds(3_600) })
+        #expect(read.lastOpening == state.lastOpening.map { $0 - .seconds(3_600) })
+        #expect(read.leftForeground == state.leftForeground - .seconds(3_600))
+        for interval in [FetchInterval.never, .minimum] {
+            var other = FetchState(interval: interval, leftForeground: Instant(nanoseconds: 5))
+            #expect(FetchState(StoredFetch(other, shift: before), shift: before) == other)
+            other.habit = state.habit
+            #expect(FetchState(StoredFetch(other, shift: before), shift: before) == other)
+        }
+        var damaged = stored
+        damaged.habit.removeLast()
+        #expect(FetchState(damaged, shift: before) == nil)
+    }
+
+    @Test("Times of fetches that would be in the future are now")
+    func fetchesOfTheFuture() throws {
+        let state = try fetchState()
+        let early = Instant(nanoseconds: 1 << 40)
+        let clamped = state.clamped(to: early)
+        #expect(clamped.lastFetch == early && clamped.lastOpening == early && clamped.leftForeground == early)
+        #expect(
+            clamped.habit == state.habit && clamped.score == state.score && clamped.interval == state.interval
+        )
+        #expect(state.clamped(to: Instant(nanoseconds: 1 << 60)) == state)
+        let empty = FetchState(interval: .minimum, leftForeground: early)
+        #expect(empty.clamped(to: early) == empty)
+    }
+
+    @Test("A fetch that is going on is recorded for the next worker")
+    func runningFetch() throws {
+        var state = try fetchState()
+        state.isSimulated = true
+        let run = Supervision.FetchRun(
+            wakeID: 9, began: Instant(nanoseconds: 1 << 45), until: Instant(nanoseconds: 1 << 46))
+        let key = RecordKey(.fetches, id: 7)
+        for run in [run, nil] {
+            let fetch = RecoverySnapshot.Fetch(ownership: 7, state: state, run: run)
+            #expect(try FetchRecordBytes.fetch(key, FetchRecordBytes.bytes(of: fetch)) == fetch)
+        }
+    }
+
     @Test("A client's record has all of it")
     func client() throws {
         let identity = ProcessIdentity(user: 33, group: 34, otherGroups: [4, 24])

@@ -235,6 +235,14 @@ final class WireClient {
         try ready(try prepare())
     }
 
+    /// Waits, as a watcher, for an event of the machine with this in it.
+    func machine(_ text: String) throws {
+        _ = try notice { body -> Bool? in
+            guard case .watchEvent(let event) = body, event.kind == "machine" else { return nil }
+            return event.detail.contains(text) ? true : nil
+        }
+    }
+
     func wake(within milliseconds: Int32 = patience) throws -> WireWake {
         try notice(within: milliseconds) { body in
             guard case .wake(let wake) = body else { return nil }

@@ -87,6 +87,26 @@ struct ReportTests {
         }
     }
 
+    @Test("A planned fetch says why it waits")
+    func fetchObstacle() {
+        var wire = WireClientInfo()
+        wire.fetch.nextInMs = 60_000
+        func text() -> String { Report.show(ClientInfo(wire), width: nil).joined(separator: "\n") }
+        #expect(!text().contains("waits"))
+        for (obstacle, words, name) in [
+            (.networkDown, "the network is down", "network_down"),
+            (.shortage, "memory or processors are short", "shortage"),
+            (.machineSleeps, "the machine is about to sleep", "machine_sleeps"),
+            (.places, "as many fetches are", "places"),
+            (.placesOfUser, "as many fetches of its user", "places_of_user"),
+        ] as [(WireFetchObstacle, String, String)] {
+            wire.fetch.obstacle = obstacle
+            #expect(text().contains("next within 1m, waits: \(words)"), "\(text())")
+            let json = ClientInfo(wire).json(detailed: true).text
+            #expect(json.contains(#""obstacle":"\#(name)""#), "\(json)")
+        }
+    }
+
     @Test("A client without a connection has neither a time of it nor a method of suspension")
     func showWithoutConnection() {
         var wire = WireClientInfo()
@@ -157,6 +177,31 @@ struct ReportTests {
         }
         #expect(Report.status(status, socketPath: "/s", width: 20).allSatisfy { $0.count <= 20 })
         #expect(status.json.text.contains(#""next_deadline_ms":null"#))
+    }
+
+    @Test("A status has the sources of facts, the monitor and why the machine does not wake")
+    func machine() {
+        var wire = WireSupervisorStatus()
+        let quiet = Report.status(SupervisorStatus(wire), socketPath: "/s", width: nil).joined(
+            separator: "\n")
+        #expect(!quiet.contains("monitor") && !quiet.contains("alarm"))
+        var network = WireSupervisorStatus.Source()
+        network.name = "network"
+        network.isAvailable = true
+        var power = WireSupervisorStatus.Source()
+        power.name = "power"
+        power.reason = "there is no UPower"
+        wire.sources = [network, power]
+        wire.monitorProcessID = 812
+        wire.alarmProblem = "it has no real-time clock that can wake it"
+        let lines = Report.status(SupervisorStatus(wire), socketPath: "/s", width: nil)
+        func text(_ name: String) -> String? {
+            lines.first { $0.hasPrefix(name + " ") }
+                .map { String($0.dropFirst(name.count).drop { $0 == " " }) }
+        }
+        #expect(text("network") == "known" && text("power") == "unknown: there is no UPower")
+        #expect(text("monitor") == "process 812")
+        #expect(text("alarm") == "the machine does not wake for keep-alives: \(wire.alarmProblem)")
     }
 
     private func client(identifier: String) -> ClientInfo {

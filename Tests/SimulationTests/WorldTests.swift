@@ -5,7 +5,7 @@ import Testing
 @Suite("Simulated worlds")
 struct WorldTests {
     /// `NIGHTBELL_SEEDS=100000` runs that many worlds, `NIGHTBELL_SEEDS=4711...4711` those with these seeds.
-    private static let seeds = Seeds.fromEnvironment(standard: 0...119)
+    private static let seeds = Seeds.fromEnvironment(standard: 0...159)
     private static let steps = 400
 
     @Test("All invariants hold, and every kind of event occurs")

@@ -211,7 +211,7 @@ final class BusConnection {
 
 /// Owns sd-bus's object.
 @safe
-private final class BusHandle {
+final class BusHandle {
     let pointer: OpaquePointer
 
     init(address: String, takesDescriptors: Bool) throws(BusError) {

@@ -2,7 +2,7 @@ import CSystemd
 import Glibc
 
 /// A call or a message that failed.
-struct BusError: Error, CustomStringConvertible {
+package struct BusError: Error, CustomStringConvertible {
     /// The D-Bus name, such as `org.freedesktop.DBus.Error.AccessDenied`; empty if it is none of D-Bus.
     var name = ""
     var text: String
@@ -25,7 +25,7 @@ struct BusError: Error, CustomStringConvertible {
             : "error \(-result)"
     }
 
-    var description: String { name.isEmpty ? text : "\(name): \(text)" }
+    package var description: String { name.isEmpty ? text : "\(name): \(text)" }
 }
 
 /// A property's value of those types that sources use.

@@ -45,7 +45,13 @@ package struct FetchScheduler: Sendable, Equatable {
     /// The next instant at which a fetch must begin.
     package var nextDeadline: Instant? { mayBegin ? windows.nextDeadline : nil }
 
-    private var mayBegin: Bool { isPermitted && running < max(1, settings.concurrent) }
+    private var mayBegin: Bool { isPermitted && hasPlace }
+
+    /// Whether another fetch may run beside those that are going on.
+    package var hasPlace: Bool { running < max(1, settings.concurrent) }
+
+    /// Whether a client waits for the end of another fetch of its user.
+    package func isHeld(_ place: UInt32) -> Bool { held.contains(place) }
 
     /// Whether a user has a place for another fetch. No user has more than half of them, so that its slow clients do not stop
     /// the fetches of all others.

@@ -1,3 +1,15 @@
+/// Why no fetch may begin at present.
+package enum FetchObstacle: Sendable, Hashable, CaseIterable {
+    case networkDown
+    /// Of memory or processors.
+    case shortage
+    case machineSleeps
+    /// As many fetches are going on as may at a time …
+    case places
+    /// … or as many of its user.
+    case placesOfUser
+}
+
 /// Fetches: their beginnings and ends. `FetchScheduler` chooses the moments.
 extension Supervision {
     /// A fetch that is going on. Its budget counts running time, as all budgets do.
@@ -97,6 +109,16 @@ extension Supervision {
         let isOnline = machine.network?.isUp ?? true || mutated(.fetchesOffline)
         let isPermitted = isOnline && !machine.isShort && !machine.isSleepImminent
         fetches.setPermitted(isPermitted, at: elapsed(at: now))
+    }
+
+    /// Why a client's planned fetch may not begin; nil: it may, or none is planned.
+    func fetchObstacle(_ client: Client, at now: Instant) -> FetchObstacle? {
+        guard fetches.window(at: client.owner) != nil else { return nil }
+        if machine.network?.isUp == false { return .networkDown }
+        if machine.isShort || now < pressedUntil { return .shortage }
+        if machine.isSleepImminent { return .machineSleeps }
+        if fetches.isHeld(client.owner) || !fetches.hasPlace(for: client.user) { return .placesOfUser }
+        return fetches.hasPlace ? nil : .places
     }
 
     /// When the timer must fire for fetches. While memory is short they wait.

@@ -31,6 +31,8 @@ package struct ClientView: Sendable {
         /// In elapsed time.
         package var window: Window?
         package var isRunning: Bool
+        /// Why the planned fetch could not begin now, even if its moment had come.
+        package var obstacle: FetchObstacle?
         /// The hours of today in which it is usually brought to the foreground.
         package var usualHours: [Int]
     }
@@ -232,6 +234,6 @@ extension Supervision {
         }
         return ClientView.Fetch(
             state: state, window: fetches.window(at: record.owner), isRunning: isFetching(client),
-            usualHours: hours ?? [])
+            obstacle: fetchObstacle(record, at: now), usualHours: hours ?? [])
     }
 }

@@ -16,10 +16,10 @@ package struct BrokenPath: Sendable, Equatable {
     }
 }
 
-/// A client's sockets have yet to be inspected, because of a change of the network. The numbers are stored.
+/// A client's sockets have yet to be inspected, because of a change of the network or a sleep of the machine. The numbers are stored.
 package enum PathInspection: UInt8, Sendable, Comparable {
     case none = 0
-    /// A route may have changed.
+    /// A route may have changed, or the machine has slept.
     case routes = 1
     /// The machine has another network: the client is told, if it wants to be.
     case network = 2
@@ -50,6 +50,14 @@ extension Supervision {
             let isConcerned =
                 clients[id].wantsNetworkChanges || clients[id].sockets.contains { sockets[$0.id].isRouted }
             if isConcerned { inspectPaths(of: ClientID(id), isNew ? .network : .routes, into: &actions) }
+        }
+    }
+
+    /// The network may have become another one while the machine slept, and its source reports that only later, if at all.
+    mutating func inspectPathsAfterSleep(into actions: inout ActionBuffer) {
+        guard !isStopping, !mutated(.trustsPathsAfterSleep) else { return }
+        for id in clients.ids where clients[id].sockets.contains(where: { sockets[$0.id].isRouted }) {
+            inspectPaths(of: ClientID(id), .routes, into: &actions)
         }
     }
 

@@ -86,6 +86,19 @@ extension FetchState {
     }
 }
 
+extension WireFetchObstacle {
+    init(_ obstacle: FetchObstacle) {
+        self =
+            switch obstacle {
+            case .networkDown: .networkDown
+            case .shortage: .shortage
+            case .machineSleeps: .machineSleeps
+            case .places: .places
+            case .placesOfUser: .placesOfUser
+            }
+    }
+}
+
 extension WireClientInfo.Fetch {
     init(_ fetch: ClientView.Fetch, at now: Instant) {
         self.init()
@@ -97,6 +110,7 @@ extension WireClientInfo.Fetch {
         score = UInt32(fetch.state.score.percent)
         if let window = fetch.window { nextInMs = window.latest.since(now).wireMilliseconds }
         isFetching = fetch.isRunning
+        if let obstacle = fetch.obstacle { self.obstacle = WireFetchObstacle(obstacle) }
         if let last = fetch.state.lastFetch { lastAgoMs = now.since(last).wireMilliseconds }
         observedDays = UInt32(fetch.state.habit.observedDays)
         usualHours = fetch.usualHours.map(UInt32.init)

@@ -7,16 +7,17 @@ package struct MachineLook {
     /// Local time is `BootClock` plus this, in nanoseconds.
     package let wallClockOffset: Int64
     /// Memory or processors are short.
-    let isShort: Bool
+    package let isShort: Bool
 
     /// - Parameters:
     ///   - processorLimit, memoryLimit: from which share of the last ten seconds on, in percent, processes that had to wait
     ///     make the processors or the memory short.
-    package init(processorLimit: Double, memoryLimit: Double) {
+    ///   - directory: the kernel's files of pressure, or a test's.
+    package init(processorLimit: Double, memoryLimit: Double, directory: String = "/proc/pressure") {
         wallClockOffset = Self.wallClockOffset()
         isShort =
-            Self.pressure("/proc/pressure/cpu") >= processorLimit
-            || Self.pressure("/proc/pressure/memory") >= memoryLimit
+            Self.pressure(directory + "/cpu") >= processorLimit
+            || Self.pressure(directory + "/memory") >= memoryLimit
     }
 
     private static func wallClockOffset() -> Int64 {

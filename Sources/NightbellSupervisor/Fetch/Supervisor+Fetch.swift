@@ -18,7 +18,6 @@ struct FetchCare {
 }
 
 extension Supervisor {
-    private static let lookInterval = Duration.seconds(60)
     private static let writeInterval = Duration.seconds(600)
     /// Readings of two clocks one after the other differ by less.
     private static let clockTolerance: Int64 = 500_000_000
@@ -27,13 +26,14 @@ extension Supervisor {
     var nextLookAtMachine: Instant? { fetchCare.isShort ? fetchCare.nextLook : nil }
 
     /// Tells the core of local time and of shortages, if any client fetches: at most once a minute, and in turns that there
-    /// are anyway. Only while memory or processors are short the timer is set for it.
+    /// are anyway (`SupervisorConfiguration.pressure`). Only while memory or processors are short the timer is set for it.
     func lookAtMachine() {
         guard ask({ !$0.fetches.isEmpty }), fetchCare.nextLook.map({ $0 <= now }) ?? true else { return }
-        fetchCare.nextLook = now + Self.lookInterval
+        fetchCare.nextLook = now + configuration.pressure.interval
         let limits = ask { $0.settings.fetch }
         let look = MachineLook(
-            processorLimit: Double(limits.processorPressure), memoryLimit: Double(limits.memoryPressure))
+            processorLimit: Double(limits.processorPressure), memoryLimit: Double(limits.memoryPressure),
+            directory: configuration.pressure.directory)
         let moved = fetchCare.offset.map { abs($0 - look.wallClockOffset) > Self.clockTolerance } ?? true
         if moved {
             fetchCare.offset = look.wallClockOffset
@@ -42,6 +42,7 @@ extension Supervisor {
         if look.isShort != fetchCare.isShort {
             fetchCare.isShort = look.isShort
             feed(.fact(.shortage(look.isShort)))
+            notifyWatchers(of: .shortage(look.isShort))
         }
     }
 

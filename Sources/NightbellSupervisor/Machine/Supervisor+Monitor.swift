@@ -177,6 +177,9 @@ extension Supervisor {
         self[id].problem = reason
         self[id].reset()
         log(.monitor, .warning, "\(id) is replaced: \(reason)")
+        notifyWatchers(ofMachine: "nothing is known from \(id): \(reason)") { connection in
+            id == .machine || id == .session(connection.credentials.uid)
+        }
         forgetFacts(of: id)
         guard self[id].failures >= MachineMonitor.failuresUntilUnavailable else { return }
         switch id {
@@ -306,6 +309,7 @@ extension Supervisor {
         monitor.sources[state.source] = known
         guard !state.isAvailable else { return }
         log(.monitor, .notice, "the \(state.source.name) of the machine is not known: \(state.reason)")
+        notifyWatchers(ofMachine: "\(state.source.name) not known any more: \(state.reason)") { _ in true }
         switch state.source {
         case .network: forgetFacts(.network)
         case .power: forgetFacts(.power)
@@ -332,15 +336,21 @@ extension Supervisor {
 
     /// - Parameter user: the user that the fact is about; nil: all.
     func notifyWatchers(of fact: Fact, about user: UserID? = nil) {
+        notifyWatchers(ofMachine: fact.text) { connection in
+            !fact.isObserved && (user == nil || user == connection.credentials.uid)
+        }
+    }
+
+    /// - Parameter isVisible: whether a watcher that is no administrator gets it.
+    private func notifyWatchers(ofMachine text: @autoclosure () -> String, isVisible: (Connection) -> Bool) {
         guard connections.watchers > 0 else { return }
         var event = WireWatchEvent()
         event.atUnixNs = WallClock.now()
         event.kind = "machine"
-        event.detail = fact.text
+        event.detail = text()
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty,
-                isAdministrator(connection)
-                    || !fact.isObserved && (user == nil || user == connection.credentials.uid)
+                isAdministrator(connection) || isVisible(connection)
             else { continue }
             send(event, to: connection)
         }

@@ -158,8 +158,8 @@ extension World {
             foresee(fact)
         case .pathsInspected(let id, let broken):
             if let client = client(id) { foreseeInspection(of: client, broken) }
-        case .machineSlept:
-            break
+        case .machineSlept(let total):
+            foreseeResumption(total)
         case .stop:
             for client in clients { client.isTouched = true }
         }

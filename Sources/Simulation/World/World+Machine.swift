@@ -112,6 +112,14 @@ extension World {
         }
     }
 
+    /// After a sleep all connections over the network are inspected.
+    mutating func foreseeResumption(_ slept: Duration) {
+        guard slept > core.machineSlept, !core.isStopping else { return }
+        for client in clients where hasRouted(client) {
+            client.inspection = max(client.inspection, .routes)
+        }
+    }
+
     private func hasRouted(_ client: SimulatedClient) -> Bool {
         client.sockets.contains { $0.address != nil }
     }

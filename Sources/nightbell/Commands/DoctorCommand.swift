@@ -66,11 +66,13 @@ struct DoctorCommand: ParsableCommand {
                         "Make the state directory writable for the supervisor; it retries by itself."
                 )
             }
-            return [reached, permissions(of: path)].compactMap(\.self) + warnings + Self.machine(status)
+            return [reached, permissions(of: path)].compactMap(\.self) + warnings
+                + MachineFindings.gather(status)
+                + Self.machine(status)
         } catch {
             let unreached = Finding(
                 "supervisor", .missing, "\(error) Looked \(places).", remedy: remedy(for: error))
-            return [unreached, permissions(of: path)].compactMap(\.self)
+            return [unreached, permissions(of: path)].compactMap(\.self) + MachineFindings.gather(nil)
         }
     }
 

@@ -130,6 +130,38 @@ struct FetchTests {
         #expect(bench.turn(.fact(.shortage(false))).wakes.map(\.reasons) == [.fetch])
     }
 
+    @Test func aPlannedFetchSaysWhyItWaits() throws {
+        var bench = Bench { $0.fetch.concurrent = 4 }
+        let client = try client(&bench)
+        func obstacle() -> FetchObstacle? { bench.core.view(of: client, at: bench.now)?.fetch?.obstacle }
+        #expect(obstacle() == nil)
+        for (fact, end, expected) in [
+            (
+                .network(NetworkFact(fingerprint: 1, isUp: false)),
+                .network(NetworkFact(fingerprint: 1, isUp: true)), .networkDown
+            ),
+            (.shortage(true), .shortage(false), .shortage),
+            (.sleepImminent(isDelayed: false), .resumed, .machineSleeps),
+        ] as [(Fact, Fact, FetchObstacle)] {
+            bench.turn(.fact(fact))
+            #expect(obstacle() == expected)
+            bench.turn(.fact(end))
+            #expect(obstacle() == nil)
+        }
+    }
+
+    @Test func aFetchThatHasNoPlaceSaysSo() throws {
+        var bench = Bench { $0.fetch.concurrent = 1 }
+        let one = try client(&bench)
+        let other = try bench.register("other", user: 2_000, modes: .fetch)
+        bench.say(.setMinimumFetchInterval(.minimum), from: other)
+        bench.suspend(other)
+        _ = try nextFetch(&bench)
+        let views = try [one, other].map { try #require(bench.core.view(of: $0, at: bench.now)?.fetch) }
+        #expect(views.map(\.isRunning).filter(\.self) == [true])
+        #expect(views.map(\.obstacle).compactMap(\.self) == [.places])
+    }
+
     @Test func aDormantClientIsLaunchedAndOneThatWasQuitIsNot() throws {
         var bench = bench()
         let client = try client(&bench, isLaunchable: true)
@@ -202,6 +234,43 @@ struct FetchTests {
         #expect(try fetches(.newData, after: .seconds(1)) == quick)
     }
 
+    // MARK: Learning
+
+    /// Lets time pass until an instant, completes each fetch, and returns when the last one began.
+    private func live(_ client: ClientID, until end: Instant, _ bench: inout Bench) -> Instant? {
+        var last: Instant?
+        while let deadline = bench.core.nextDeadline, deadline < end {
+            bench.now = max(bench.now, deadline)
+            let wakes = bench.turn(.timer).wakes
+            guard let wake = wakes.first(where: { $0.reasons.contains(.fetch) }) else { continue }
+            last = bench.now
+            bench.say(.fetchDone(wakeID: wake.wakeID, .newData), from: client)
+            bench.suspend(client)
+        }
+        bench.now = end
+        return last
+    }
+
+    @Test(arguments: [7, 13, 20]) func aFetchComesShortlyBeforeTheUsualHour(_ hour: Int) throws {
+        var bench = bench()
+        let client = try client(&bench)
+        // A Monday begins now, in local time.
+        let start = bench.now
+        bench.turn(.fact(.wallClock(offset: .seconds(19_996 * 86_400) - .nanoseconds(start.nanoseconds))))
+        var opening = start + .seconds(hour * 3_600 + 600)
+        for _ in 0..<4 {
+            _ = live(client, until: opening, &bench)
+            bench.say(.enterForeground, from: client)
+            bench.pass(.seconds(60))
+            bench.suspend(client)
+            opening = opening + .seconds(86_400)
+        }
+        let last = try #require(live(client, until: opening, &bench))
+        #expect(opening.since(last) <= .seconds(1_800))
+        let fetch = try #require(bench.core.view(of: client, at: bench.now)?.fetch)
+        #expect(fetch.usualHours == [hour] && fetch.state.habit.observedDays == 4)
+    }
+
     // MARK: Shares and evasions
 
     private func state(_ client: ClientID, _ bench: Bench) throws -> FetchState {
@@ -231,6 +300,7 @@ struct FetchTests {
             slow.append(client)
         }
         var peak = 0
+        var isHeld = false
         let end = bench.now + .seconds(86_400)
         while let deadline = bench.core.nextDeadline, deadline <= end {
             bench.now = max(bench.now, deadline)
@@ -239,8 +309,11 @@ struct FetchTests {
                 bench.core.view(of: $0, at: bench.now)?.fetch?.isRunning ?? false
             }
             peak = max(peak, running.count)
+            let views = slow.compactMap { bench.core.view(of: $0, at: bench.now)?.fetch }
+            isHeld = isHeld || views.contains { $0.obstacle == .placesOfUser }
         }
         #expect(peak == 2)
+        #expect(isHeld)
         // Those that were held had their turn when others had ended.
         for client in slow { #expect(try state(client, bench).lastFetch != nil) }
     }

@@ -22,30 +22,40 @@ struct HabitTests {
         return scheduler
     }
 
-    @Test func afterThreeDaysTheFetchComesShortlyBeforeTheUsualHour() throws {
-        var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
-        let opening = start + day * 5 + .seconds(8 * 3_600)
+    /// Completes every fetch that begins before an instant; returns when the last one began.
+    private func lastFetch(before end: Instant, _ scheduler: inout FetchScheduler) throws -> Instant {
         var last: Instant?
-        for _ in 0..<100 {
-            let deadline = try #require(scheduler.nextDeadline)
-            guard deadline < opening else { break }
+        while let deadline = scheduler.nextDeadline, deadline < end {
             _ = scheduler.popReady(at: deadline)
             scheduler.begin(0, of: 1_000, at: deadline)
             scheduler.end(0, of: 1_000, .newData, took: .seconds(1), budget: .seconds(30))
             scheduler.setWaiting(true, at: 0, at: deadline)
             last = deadline
         }
-        #expect(opening.since(try #require(last)) <= .seconds(1_800))
+        return try #require(last)
+    }
+
+    @Test func afterThreeDaysTheFetchComesShortlyBeforeTheUsualHour() throws {
+        var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
+        let opening = start + day * 5 + .seconds(8 * 3_600)
+        #expect(opening.since(try lastFetch(before: opening, &scheduler)) <= .seconds(1_800))
         #expect(scheduler.state(at: 0)?.habit.usualHours(on: 25, atMost: 3).contains(8) == true)
     }
 
-    @Test func aChangeOfTheClockMovesTheFetchWithTheHabit() throws {
+    /// With a clock that is put forward the usual hour comes earlier, and as much later with one that is put back.
+    @Test(arguments: [1, -1, 3]) func aChangeOfTheClockMovesTheFetchWithTheHabit(_ hours: Int) throws {
         var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
-        let before = try #require(scheduler.window(at: 0))
+        var unmoved = scheduler
+        let usual = try lastFetch(before: start + day * 5 + .seconds(8 * 3_600), &unmoved)
         scheduler.change(
-            WallClock(offset: clock.offset + .seconds(3_600)), at: start + day * 4 + .seconds(9 * 3_600))
-        let after = try #require(scheduler.window(at: 0))
-        #expect(before != after)
+            WallClock(offset: clock.offset + .seconds(hours * 3_600)),
+            at: start + day * 4 + .seconds(9 * 3_600))
+        let opening = start + day * 5 + .seconds((8 - hours) * 3_600)
+        let fetch = try lastFetch(before: opening, &scheduler)
+        #expect(opening.since(fetch) <= .seconds(1_800))
+        // By the clock it is at the same time as before, to the step of a plan or two.
+        let moved = usual.since(fetch) - .seconds(hours * 3_600)
+        #expect(abs(moved.nanoseconds) <= 600_000_000_000, "\(moved)")
     }
 
     @Test func aClockThatWasInTheFutureDoesNotEndLearning() throws {

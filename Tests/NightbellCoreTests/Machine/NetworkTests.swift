@@ -164,6 +164,22 @@ struct NetworkTests {
         #expect(wakes.map(\.reasons) == [[.networkChanged, .pathLost]])
     }
 
+    /// The network may have become another one meanwhile, whether or not its source says so.
+    @Test mutating func connectionsAreInspectedAfterASleepOfTheMachine() throws {
+        let client = try bench.register()
+        let socket = try routed(from: client)
+        let local = try bench.register(wantsNetworkChanges: true)
+        _ = try bench.handOver(from: local)
+        bench.suspend(client)
+        bench.suspend(local)
+        bench.turn(.machineSlept(total: .seconds(3_600)))
+        #expect(inspections == [client])
+        let wakes = bench.turn(.pathsInspected(client, [BrokenPath(socket, .addressGone)])).wakes
+        #expect(wakes.map(\.reasons) == [.pathLost])
+        bench.turn(.machineSlept(total: .seconds(3_600)))
+        #expect(inspections == [])
+    }
+
     @Test mutating func theNextSupervisorTellsWhatIsOwed() throws {
         bench.core.notesChanges = true
         let client = try bench.register(wantsNetworkChanges: true)

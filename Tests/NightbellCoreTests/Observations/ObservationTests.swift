@@ -196,6 +196,33 @@ struct ObservationTests {
         #expect(bench.pass(.seconds(20)).wakes.count == 1)
     }
 
+    /// A sleeper is told of each movement of its distance, whatever its accuracy; without a process it is not launched for any.
+    @Test func theContinuousServiceWakesAndDoesNotLaunch() throws {
+        var bench = Bench()
+        let client = try observe(&bench, .location(LocationService(.continuous, distance: 50, accuracy: 6)))
+        let demand = try #require(bench.core.observationDemand.location)
+        #expect(demand.accuracy == 6 && demand.distance == 50)
+        bench.suspend(client)
+        var told: [Double] = []
+        for metres in [0, 30, 49, 51, 80, 102, 20] as [Double] {
+            let wakes = bench.turn(.fact(.position(position(metres)))).wakes
+            guard !wakes.isEmpty else { continue }
+            #expect(wakes.map(\.reasons) == [.location])
+            #expect(bench.actions.observed.map(\.occurrence) == [.moved(try #require(position(metres)))])
+            told.append(metres)
+            bench.suspend(client)
+        }
+        #expect(told == [0, 51, 102, 20])
+        // It stays for something else.
+        bench.say(.observe(name: "reader", .accessory(Self.accessory)), from: client)
+        bench.turn(.ended(client, .failed))
+        bench.pass(.seconds(60))
+        #expect(bench.core.state(of: client) == .dormant)
+        #expect(bench.core.observationDemand.location == nil)
+        let actions = bench.turn(.fact(.position(position(5_000)))) + bench.pass(.seconds(600))
+        #expect(!actions.contains(.launch(client)) && bench.core.state(of: client) == .dormant)
+    }
+
     /// After a quit by the user, only the location launches a client.
     @Test func afterAQuitOnlyLocationRemains() throws {
         for isAsleep in [false, true] {

@@ -66,6 +66,26 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A watcher is told of a source that is lost, and of a monitor that is.
+    @Test func lostSourcesAreWatched() throws {
+        let watcher = try WireClient(supervisor)
+        guard case .done = try watcher.ask(.watch(WireWatch())) else { throw TestFailure("cannot watch") }
+        let client = try sleeper()
+        try watcher.machine("network up")
+        try monitor.report(
+            .source(
+                .with {
+                    $0.source = .network
+                    $0.reason = "rtnetlink has overflowed"
+                }))
+        try watcher.machine("network not known any more: rtnetlink has overflowed")
+        kill(try monitor.pid(), SIGKILL)
+        try watcher.machine("nothing is known from the monitor of the machine: ")
+        // As long as it lives the network is needed.
+        withExtendedLifetime(client) {}
+        try supervisor.stop()
+    }
+
     /// Its facts are unknown until another one reports them, and nothing follows from that.
     @Test func aMonitorThatDiesIsReplaced() throws {
         let client = try sleeper()
