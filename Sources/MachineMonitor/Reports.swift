@@ -54,7 +54,7 @@ package final class Reports {
         var state = WireMonitorReport.SourceState()
         state.source = source
         state.reason = String(absence.reason.prefix(200))
-        state.isOverloaded = absence.isOverload
+        state.isTemporary = absence.isTemporary
         put(.source(source), .source(state))
     }
 

@@ -337,9 +337,9 @@ package nonisolated struct WireMonitorReport: Sendable {
     /// why it is not, for people
     package var reason: String = String()
 
-    /// It is there, but cannot tell for some seconds, because there are too many messages: what it has reported is
-    /// unknown until it reports again.
-    package var isOverloaded: Bool = false
+    /// Its component is there, or was a moment ago, but cannot tell for some seconds: there are too many messages, or the
+    /// component is being restarted. Its facts are unknown until it reports again.
+    package var isTemporary: Bool = false
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -842,7 +842,7 @@ nonisolated extension WireMonitorReport: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireMonitorReport.SourceState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".SourceState"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}source\0\u{3}is_available\0\u{1}reason\0\u{3}is_overloaded\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}source\0\u{3}is_available\0\u{1}reason\0\u{3}is_temporary\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -853,7 +853,7 @@ nonisolated extension WireMonitorReport.SourceState: SwiftProtobuf.Message, Swif
       case 1: try { try decoder.decodeSingularEnumField(value: &self.source) }()
       case 2: try { try decoder.decodeSingularBoolField(value: &self.isAvailable) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self.reason) }()
-      case 4: try { try decoder.decodeSingularBoolField(value: &self.isOverloaded) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.isTemporary) }()
       default: break
       }
     }
@@ -869,8 +869,8 @@ nonisolated extension WireMonitorReport.SourceState: SwiftProtobuf.Message, Swif
     if !self.reason.isEmpty {
       try visitor.visitSingularStringField(value: self.reason, fieldNumber: 3)
     }
-    if self.isOverloaded != false {
-      try visitor.visitSingularBoolField(value: self.isOverloaded, fieldNumber: 4)
+    if self.isTemporary != false {
+      try visitor.visitSingularBoolField(value: self.isTemporary, fieldNumber: 4)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -879,7 +879,7 @@ nonisolated extension WireMonitorReport.SourceState: SwiftProtobuf.Message, Swif
     if lhs.source != rhs.source {return false}
     if lhs.isAvailable != rhs.isAvailable {return false}
     if lhs.reason != rhs.reason {return false}
-    if lhs.isOverloaded != rhs.isOverloaded {return false}
+    if lhs.isTemporary != rhs.isTemporary {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -10,7 +10,7 @@ import Testing
     private static let name = "org.freedesktop.UPower"
 
     private func isOverloaded(_ fact: MonitorProcess.Fact, _ source: WireMonitorSource) -> Bool {
-        if case .source(let state) = fact { state.source == source && state.isOverloaded } else { false }
+        if case .source(let state) = fact { state.source == source && state.isTemporary } else { false }
     }
 
     private func isOnBattery(_ fact: MonitorProcess.Fact, _ answer: WireMonitorAnswer) -> Bool {

@@ -160,4 +160,40 @@ import Testing
         mock.end()
         _ = try monitor.availability(of: .users, is: false)
     }
+
+    private func isLost(_ fact: MonitorProcess.Fact, isTemporary: Bool) -> Bool? {
+        guard case .source(let state) = fact, state.source == .users, !state.isAvailable else { return nil }
+        return state.isTemporary == isTemporary ? true : nil
+    }
+
+    @Test("Users are unknown while the bus or logind is restarted, and unavailable if they stay away")
+    func restarts() throws {
+        let bus = try PrivateBus()
+        var mock = try logind(bus)
+        let monitor = try MonitorProcess(environment: environment(bus))
+        try monitor.demand([.users])
+        _ = try monitor.first { users($0) }
+        let lost = BootClock.now()
+        bus.stop()
+        mock.end()
+        _ = try monitor.first { isLost($0, isTemporary: true) }
+        try bus.start()
+        mock = try logind(bus)
+        _ = try monitor.first { users($0) }
+        // On a busy machine that may take longer than is waited for.
+        let isQuick = BootClock.now() - lost < 10_000_000_000
+        #expect(!isQuick || !monitor.received.contains { isLost($0, isTemporary: false) == true })
+        mock.end()
+        _ = try monitor.first { isLost($0, isTemporary: true) }
+        _ = try monitor.first { isLost($0, isTemporary: false) }
+    }
+
+    @Test("Without logind from the start they are unavailable at once")
+    func absence() throws {
+        let bus = try PrivateBus()
+        let monitor = try MonitorProcess(environment: environment(bus))
+        try monitor.demand([.users])
+        _ = try monitor.first { isLost($0, isTemporary: false) }
+        #expect(!monitor.received.contains { isLost($0, isTemporary: true) == true })
+    }
 }

@@ -16,8 +16,8 @@ protocol BusClient: AnyObject {
 /// Why something cannot be observed.
 struct Absence {
     var reason: String
-    /// It is there, and is observed again in some seconds.
-    var isOverload = false
+    /// It is there, or is being restarted, and is observed again in some seconds.
+    var isTemporary = false
 }
 
 /// A connection to one message bus, by sd-bus on the monitor's loop.
@@ -146,7 +146,7 @@ final class BusConnection {
     /// Gives up the connection with all that waits for it.
     private func abandonBacklog(at now: Int64) {
         if now - openedAt > Self.calm { overloads = 0 }
-        close(Absence(reason: "the bus at \(address): there are too many messages", isOverload: true))
+        close(Absence(reason: "the bus at \(address): there are too many messages", isTemporary: true))
         reconnecting?.set(milliseconds: Self.overloadPauses[min(overloads, Self.overloadPauses.count - 1)])
         overloads += 1
     }

@@ -62,7 +62,7 @@ final class SleepSource: Source {
             if isDelayWanted { takeDelay() }
         case .doubtful: properties?.read()
         case .absent(let absence):
-            reset(keepsDelay: absence.isOverload)
+            reset(keepsDelay: absence.isTemporary)
             isDelayOld = delay != nil
             context.reports.setAbsent(.sleep, absence)
         }

@@ -13,15 +13,24 @@ final class UsersSource: Source {
     private var isStale = false
     private var again: LoopTimer?
     private var attempts = 0
+    private var isKnown = false
+    /// The users were known, and are not now. Set while logind or the bus may be being restarted.
+    private var restart: LoopTimer?
+    private var absence: Absence?
 
     /// More users are not reported.
     private static let mostUsers = 4_096
+    /// A restart takes no longer, in milliseconds.
+    private static let longestRestart: Int64 = 10_000
     /// States in which the home is there.
     private static let unlocked: Set = ["lingering", "online", "active", "closing"]
 
     init(_ context: SourceContext) {
         self.context = context
         again = LoopTimer(context.loop) { [unowned self] in list() }
+        restart = LoopTimer(context.loop) { [unowned self] in
+            if let absence { reportAbsent(absence) }
+        }
         let service = BusService(context.buses.system(), name: Logind.name) { [unowned self] presence in
             handle(presence)
         }
@@ -49,8 +58,18 @@ final class UsersSource: Source {
         again?.deadline = nil
         switch presence {
         case .present, .doubtful: noteChange()
-        case .absent(let absence): context.reports.setAbsent(.users, absence)
+        case .absent(let absence): reportAbsent(absence)
         }
+    }
+
+    /// Users that nothing can tell of count as unlocked, and their clients are launched. A restart is no reason for that.
+    private func reportAbsent(_ absence: Absence) {
+        self.absence = absence
+        if isKnown { restart?.set(milliseconds: Self.longestRestart) }
+        isKnown = false
+        var reported = absence
+        if restart?.deadline != nil { reported.isTemporary = true }
+        context.reports.setAbsent(.users, reported)
     }
 
     private func noteChange() {
@@ -81,7 +100,7 @@ final class UsersSource: Source {
                 readStates(of: users.prefix(Self.mostUsers))
             } catch {
                 isListing = false
-                context.reports.setAvailability(.users, reason: "logind: \(error.text)")
+                reportAbsent(Absence(reason: "logind: \(error.text)"))
             }
         }
     }
@@ -108,6 +127,9 @@ final class UsersSource: Source {
 
     private func finish() {
         isListing = false
+        isKnown = true
+        absence = nil
+        restart?.deadline = nil
         context.reports.setAvailability(.users, reason: nil)
         var users = WireMonitorReport.Users()
         users.unlocked = states.filter { Self.unlocked.contains($0.value) }.map(\.key).sorted()

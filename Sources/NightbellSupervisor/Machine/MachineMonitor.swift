@@ -20,6 +20,8 @@ struct MachineMonitor {
     struct Source: Equatable {
         var isAvailable: Bool
         var reason = ""
+        /// It is expected to be available in some seconds.
+        var isTemporary = false
     }
 
     var process: MonitorProcess?

@@ -110,7 +110,7 @@ extension Supervisor {
             sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
                 isAvailable: state.isAvailable, reason: state.reason)
             guard !state.isAvailable else { break }
-            if state.isOverloaded { forgetMedia(of: user) } else { mediaIsUnavailable(of: user) }
+            if state.isTemporary { forgetMedia(of: user) } else { mediaIsUnavailable(of: user) }
         case .audio(let audio):
             let isComplete = audio.isPipewireThere
             sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(

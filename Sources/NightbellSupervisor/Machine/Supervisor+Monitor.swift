@@ -304,7 +304,8 @@ extension Supervisor {
 
     private func learn(_ state: WireMonitorReport.SourceState) {
         guard monitor.demand.sources.contains(state.source) else { return }
-        let known = MachineMonitor.Source(isAvailable: state.isAvailable, reason: state.reason)
+        let known = MachineMonitor.Source(
+            isAvailable: state.isAvailable, reason: state.reason, isTemporary: state.isTemporary)
         guard monitor.sources[state.source] != known else { return }
         monitor.sources[state.source] = known
         guard !state.isAvailable else { return }
@@ -315,7 +316,7 @@ extension Supervisor {
         case .power: forgetFacts(.power)
         case .sleep: forgetFacts(.sleep)
         case .users:
-            if state.isOverloaded { forgetFacts(.users) } else { feed(.fact(.unlocked(.unavailable))) }
+            if state.isTemporary { forgetFacts(.users) } else { feed(.fact(.unlocked(.unavailable))) }
         case .location: forgetFacts(.location)
         case .bluetooth: forgetFacts(.bluetooth)
         case .devices: forgetFacts(.devices)

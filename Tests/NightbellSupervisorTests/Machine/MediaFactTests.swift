@@ -175,7 +175,7 @@ import Testing
         try session.report(
             .source(
                 .with {
-                    $0.source = .audio; $0.isOverloaded = true
+                    $0.source = .audio; $0.isTemporary = true
                 }))
         _ = try client.notice { if case .prepareToSuspend(let prepare) = $0 { prepare } else { nil } }
         #expect(BootClock.now() - start >= 2_000_000_000)

@@ -347,7 +347,7 @@ import Testing
             try monitor.report(
                 .source(
                     .with {
-                        $0.source = .users; $0.isOverloaded = true; $0.reason = "too many messages"
+                        $0.source = .users; $0.isTemporary = true; $0.reason = "too many messages"
                     }))
             let observer = try WireClient(supervisor)
             #expect(try eventually { try observer.status().sources.map(\.reason) == ["too many messages"] })
@@ -356,6 +356,29 @@ import Testing
             #expect(try eventually { try observer.status().sources.allSatisfy(\.isAvailable) })
         }
         try monitor.report(unlocked: [geteuid()])
+        #expect(try eventually { try isLaunched(supervisor) })
+        try supervisor.stop()
+    }
+
+    /// It is known to be gone for longer than a restart takes, for the same reason.
+    @Test func aSourceThatStaysAwayHoldsNothingUp() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try supervisor(monitor.program)
+        try monitor.start()
+        try monitor.demand()
+        func lose(isTemporary: Bool) throws {
+            try monitor.report(
+                .source(
+                    .with {
+                        $0.source = .users; $0.isTemporary = isTemporary; $0.reason = "logind is not running"
+                    }))
+        }
+        try monitor.report(unlocked: [geteuid() + 1])
+        try lose(isTemporary: true)
+        let observer = try WireClient(supervisor)
+        #expect(try eventually { try observer.status().sources.map(\.reason) == ["logind is not running"] })
+        #expect(try !isLaunched(supervisor))
+        try lose(isTemporary: false)
         #expect(try eventually { try isLaunched(supervisor) })
         try supervisor.stop()
     }
