@@ -33,7 +33,10 @@ struct ProgramDoctorTests {
 
     @Test("A program that ticks must stay awake, and its timers are named")
     func ticking() throws {
-        let child = try Child("/usr/bin/python3", ["-c", "import time\nwhile True: time.sleep(0.1)"])
+        // It ends with the tests, even if these are killed.
+        let child = try Child(
+            "/usr/bin/python3",
+            ["-c", "import os, time\np = os.getppid()\nwhile os.getppid() == p: time.sleep(0.1)"])
         let found = try findings(child.pid) { $0["sleep"]?.contains("it is never idle for a second") == true }
         #expect(found["sleep"]?.contains("it is never idle for a second") == true, "\(found)")
         #expect(found["activity"]?.contains("it has timers") == true, "\(found)")

@@ -6,9 +6,14 @@ import Testing
 
 @Suite("Looks at real processes")
 struct LookTests {
-    /// A Python program that says when it is about to wait.
+    /// A Python program. One with a loop has to end with the tests, even if these are killed: `has_parent()`.
     private func program(_ code: String) throws -> Child {
-        try Child("/usr/bin/python3", ["-c", "import os, select, socket, sys, threading, time\n" + code])
+        let start = """
+            import os, select, socket, sys, threading, time
+            def has_parent(parent=os.getppid()): return os.getppid() == parent
+
+            """
+        return try Child("/usr/bin/python3", ["-c", start + code])
     }
 
     /// Looks until a thread of the process is in a call of this kind.
@@ -80,7 +85,7 @@ struct LookTests {
 
     @Test("A program that computes must stay awake")
     func runs() throws {
-        let child = try program("while True: pass")
+        let child = try program("while has_parent(): pass")
         try #require(
             eventually {
                 guard let look = try? ProcessLook.take(child.pid) else { return false }
@@ -90,7 +95,7 @@ struct LookTests {
 
     @Test("A program that ticks is never idle for a second")
     func ticks() throws {
-        let child = try program("while True: time.sleep(0.02)")
+        let child = try program("while has_parent(): time.sleep(0.02)")
         let before = try look(child, inCall: .sleep)
         let start = RunningClock.now()
         func runs(_ look: ProcessLook) -> UInt64 { look.threads.first?.activity?.runs ?? 0 }
