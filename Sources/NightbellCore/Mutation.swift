@@ -191,6 +191,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case sleepsUnprepared
     /// The machine's sleep is delayed for as long as the machine permits.
     case delaysSleepForEver
+    /// The machine may sleep while a client is being suspended.
+    case sleepsWhileSuspending
     /// A client is launched before its user's home is there …
     case launchesLocked
     /// … or not once it is there.

@@ -161,6 +161,8 @@ final class SimulatedClient {
     var mustRunEarly = false
     /// It was woken for that, and has not finished.
     var ranBeforeSleep = false
+    /// It was being suspended when the machine was about to sleep: in this epoch.
+    var epochBeforeSleep: UInt64?
     /// It ended at its own request, and is launched only for traffic and requests.
     var restsByWish = false
     var hasSettled = false

@@ -58,8 +58,8 @@ extension Supervision {
         let wishes = machine.wishes
         if wishes.networkChanges + wishes.routedSockets + wishes.fetches > 0 { needs.insert(.network) }
         if wishes.fetches > 0 { needs.insert(.power) }
-        // Those that have to run before the machine sleeps.
-        if schedule.count > 0 { needs.insert(.sleep) }
+        // Clients that have to run before the machine sleeps, and those with a peer that must not find them half asleep.
+        if schedule.count + wishes.routedSockets > 0 { needs.insert(.sleep) }
         if wishes.unlocks > 0 { needs.insert(.users) }
         return needs.union(observationDemand.needs)
     }

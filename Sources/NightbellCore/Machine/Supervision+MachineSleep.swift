@@ -31,25 +31,26 @@ extension Supervision {
     /// Ends the preparation once all clients have finished, or have had their time.
     mutating func finishSleepPreparation(at now: Instant) {
         guard var preparation = machine.sleepPreparation else { return }
-        // Handlers that have run along in that turn are waited for, too.
-        let waiting = preparation.waiting ?? clients.ids.map(ClientID.init)
-        preparation.waiting = waiting.filter { isBusyBeforeSleep($0) }
+        // Handlers that have run along in that turn are waited for, too, and so is each client that begins to go to sleep.
+        let waiting = preparation.waiting.map(Set.init)
+        preparation.waiting = clients.ids.map(ClientID.init).filter { client in
+            isSuspending(client) || waiting?.contains(client) ?? true && isHandlingWake(client)
+        }
         let isOver = now >= preparation.until && !mutated(.delaysSleepForEver)
         let isFinished = preparation.waiting?.isEmpty == true && !mutated(.delaysSleepForEver)
         machine.sleepPreparation = isOver || isFinished ? nil : preparation
     }
 
-    /// Whether it handles a wake, or is on its way to sleep. Background tasks go on after the machine's sleep.
-    private func isBusyBeforeSleep(_ client: ClientID) -> Bool {
-        guard clients.contains(client.id) else { return false }
-        switch clients[client.id].lifecycle.stage {
-        case .suspending:
-            return true
-        case .background(let background):
-            return background.wake != nil || background.enteringUntil != nil
-                || !clients[client.id].assertions.hasTasks && clients[client.id].assertions.mediaUntil == nil
-        case .notRunning, .inactive, .active, .suspended, .terminating, .dormant, .launching:
-            return false
-        }
+    /// Whether it has been asked to prepare for its suspension, and is not frozen yet.
+    private func isSuspending(_ client: ClientID) -> Bool {
+        guard case .suspending = clients[client.id].lifecycle.stage else { return false }
+        return !mutated(.sleepsWhileSuspending)
+    }
+
+    /// Whether it handles a wake, or is about to be suspended. Background tasks go on after the machine's sleep.
+    private func isHandlingWake(_ client: ClientID) -> Bool {
+        guard case .background(let background) = clients[client.id].lifecycle.stage else { return false }
+        return background.wake != nil || background.enteringUntil != nil
+            || !clients[client.id].assertions.hasTasks && clients[client.id].assertions.mediaUntil == nil
     }
 }

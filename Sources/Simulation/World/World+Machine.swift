@@ -180,6 +180,7 @@ extension World {
         for client in clients {
             client.mayRunEarly = true
             client.mustRunEarly = true
+            client.epochBeforeSleep = core.state(of: client.id) == .suspending ? client.lastEpoch : nil
         }
     }
 
@@ -274,6 +275,11 @@ extension World {
         for client in clients {
             if client.openWake == nil { client.ranBeforeSleep = false }
             let isAwaited = client.ranBeforeSleep && core.state(of: client.id) == .background
+            let isSuspending = core.state(of: client.id) == .suspending
+            if !isSuspending || client.epochBeforeSleep != client.lastEpoch { client.epochBeforeSleep = nil }
+            require(
+                .keepAlive, client.epochBeforeSleep == nil || now >= until || core.delaysSleep,
+                "the machine sleeps while \(client.name) is being suspended")
             require(
                 .keepAlive, !isAwaited || now >= until || core.delaysSleep,
                 "the machine sleeps while \(client.name) runs for that")

@@ -13,6 +13,13 @@ struct SleepPreparationTests {
         return client
     }
 
+    private mutating func beginSuspending(_ client: ClientID) {
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        if bench.core.state(of: client) == .background { bench.command(.suspend, client) }
+        #expect(bench.core.state(of: client) == .suspending)
+    }
+
     @Test mutating func handlersThatWouldBeDueSoonRunNow() throws {
         let soon = try sleeper(.seconds(700))
         let late = try sleeper(.seconds(7_000))
@@ -45,6 +52,29 @@ struct SleepPreparationTests {
         #expect(!bench.core.delaysSleep)
         bench.turn(.fact(.resumed))
         #expect(bench.core.delaysSleep)
+    }
+
+    /// It has a peer, and no keep-alive handler.
+    @Test mutating func theMachineDoesNotSleepWhileAClientIsBeingSuspended() throws {
+        #expect(!bench.core.delaysSleep)
+        let client = try bench.register()
+        var offer = SocketOffer(tag: .voip)
+        offer.isRouted = true
+        _ = try bench.handOver(offer, from: client)
+        #expect(bench.core.delaysSleep && bench.core.neededFacts.contains(.sleep))
+        let other = try bench.register()
+        beginSuspending(other)
+        let epoch = bench.lastEpoch
+        bench.turn(.fact(.sleepImminent(isDelayed: true)))
+        #expect(bench.core.delaysSleep)
+        // One that begins to be suspended meanwhile is waited for as well.
+        beginSuspending(client)
+        bench.say(.readyToSuspend(epoch: epoch, notIdle: []), from: other)
+        bench.turn(.frozen(other, epoch: epoch))
+        #expect(bench.core.delaysSleep)
+        bench.say(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []), from: client)
+        bench.turn(.frozen(client, epoch: bench.lastEpoch))
+        #expect(!bench.core.delaysSleep)
     }
 
     @Test mutating func theDelayEndsInTime() throws {
