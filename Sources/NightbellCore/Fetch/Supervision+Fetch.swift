@@ -69,7 +69,10 @@ extension Supervision {
         switch clients[client.id].lifecycle.stage {
         case .background, .suspending, .suspended:
             return true
-        case .dormant:
+        case .dormant(.waiting):
+            // It has failed. When the pause is over the moment may be a bad one.
+            return false
+        case .dormant(.resting), .dormant(.queued):
             let launches = clients[client.id].launches
             return clients[client.id].isLaunchable && !launches.reasons.contains(.fetch) && !isQuit(client)
         case .active:

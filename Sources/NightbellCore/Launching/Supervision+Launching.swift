@@ -40,10 +40,11 @@ extension Supervision {
     }
 
     /// The pause after a failure is over.
-    mutating func endPause(_ client: ClientID) {
+    mutating func endPause(_ client: ClientID, at now: Instant) {
         let reasons = clients[client.id].launches.reasons
         if reasons.isEmpty {
             clients[client.id].lifecycle.becomeDormant(.resting)
+            scheduleFetch(client, at: now)
         } else {
             enqueue(client, isUrgent: reasons.isUrgent)
         }

@@ -37,7 +37,7 @@ extension Supervision {
         case .nothing:
             break
         case .pause:
-            endPause(client)
+            endPause(client, at: now)
         case .launch:
             overran(.launch, client, into: &actions)
             endLaunchTime(client, at: now, into: &actions)

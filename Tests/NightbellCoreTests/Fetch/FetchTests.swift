@@ -184,6 +184,21 @@ struct FetchTests {
         #expect(bench.pass(.seconds(86_400)).isEmpty)
     }
 
+    /// A moment that was good during the pause after its failure may be a bad one when that is over.
+    @Test func aFailedClientIsNotLaunchedInABadMoment() throws {
+        var bench = Bench {
+            $0.launches.retry = .seconds(86_400)
+            $0.launches.retryMaximum = .seconds(86_400)
+        }
+        let client = try client(&bench, isLaunchable: true)
+        bench.turn(.ended(client, .failed))
+        #expect(!bench.pass(.seconds(86_000)).contains(.launch(client)))
+        bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: false))))
+        #expect(!bench.pass(.seconds(86_400)).contains(.launch(client)))
+        let online = bench.turn(.fact(.network(NetworkFact(fingerprint: 1, isUp: true))))
+        #expect((online + bench.pass(.seconds(3_600))).contains(.launch(client)))
+    }
+
     @Test func aFetchThatWasNotBegunCannotBeCompleted() throws {
         var bench = bench()
         let client = try client(&bench)
