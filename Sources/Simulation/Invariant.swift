@@ -39,6 +39,11 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// A client that may be called is never without an armed socket, a timer or a pending launch; one that gave all of
     /// them up itself is shown as out of reach.
     case reach
+    /// No client is fetched before its floor, in the foreground or without a network, suspended while it fetches, or left to
+    /// go on after its time. (`FetchLife`)
+    case fetches
+    /// Each occurrence is told to the client that observes its subject, once, and to no other. (`ObservationLife`)
+    case observations
     /// A supervisor that stops leaves no client asleep.
     case stop
     /// A supervisor may die at any moment; the next one sends every pending wake, adopts, grants or refuses nothing

@@ -1,6 +1,6 @@
 package import NightbellCore
 
-/// The result of one world.
+/// The result of one world, and of the two small ones of its seed in which clients fetch and observe.
 package struct Run: Sendable {
     package var seed: UInt64
     /// The steps that it ran, without those of its end.
@@ -10,7 +10,12 @@ package struct Run: Sendable {
     package var coverage: Coverage
     package var digest: Digest
 
-    /// Makes the world of `seed` and runs it for `steps` steps, or until the first violation.
+    /// A small world has so many times fewer steps, each of which is longer.
+    private static let smallness = 10
+
+    /// Makes the worlds of `seed` and runs them, the first one for `steps` steps, or until the first violation.
+    ///
+    /// A mistake of the edge is made in the first one only, and `narrator` tells of that one.
     package init(
         seed: UInt64, steps: Int, mutation: Mutation? = nil, fault: Fault? = nil,
         narrator: ((String) -> Void)? = nil
@@ -24,6 +29,14 @@ package struct Run: Sendable {
         counters = world.totals
         coverage = world.coverage
         digest = world.digest
+        guard fault == nil, violation == nil else { return }
+        var fetching = FetchLife(seed: seed, mutation: mutation)
+        fetching.run(steps: steps / Self.smallness)
+        coverage.fetches = UInt64(fetching.coverage.fetches)
+        var observing = ObservationLife(seed: seed, mutation: mutation)
+        observing.run(steps: steps / Self.smallness)
+        coverage.occurrences = UInt64(observing.coverage.occurrences)
+        violation = fetching.violation ?? observing.violation
     }
 }
 

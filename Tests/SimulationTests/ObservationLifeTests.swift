@@ -13,27 +13,27 @@ struct ObservationLifeTests {
     private static let seeds = 0..<200 as Range<UInt64>
     private static let steps = 400
 
-    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, words: String)? {
+    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, violation: Violation)? {
         for seed in Self.seeds {
             var life = ObservationLife(seed: seed, mutation: mutation)
             life.run(steps: Self.steps)
-            if let words = life.violation { return (seed, words) }
+            if let violation = life.violation { return (seed, violation) }
         }
         return nil
     }
 
     @Test("Without a mistake they are clean")
     func clean() {
-        let violation = firstViolation()
-        #expect(violation == nil, "\(violation.map { "seed \($0.seed): \($0.words)" } ?? "")")
+        let found = firstViolation()
+        #expect(found == nil, "\(found.map { "seed \($0.seed): \($0.violation)" } ?? "")")
     }
 
     @Test(
         "A mistake of the core is found",
         .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
     func mutation(_ mutation: Mutation) throws {
-        let violation = try #require(firstViolation(mutation), "\(mutation) is not found")
-        print("mutation \(mutation.rawValue): seed \(violation.seed), \(violation.words)")
+        let found = try #require(firstViolation(mutation), "\(mutation) is not found")
+        print("mutation \(mutation.rawValue): seed \(found.seed), \(found.violation)")
     }
 
     @Test("Everything happens in them")

@@ -5,7 +5,8 @@ package import NightbellCore
 /// moments are; this finds mistakes.
 package struct FetchLife: ~Copyable {
     /// The first violated rule.
-    package private(set) var violation: String?
+    package private(set) var violation: Violation?
+    private var steps = 0
     package private(set) var coverage = Coverage()
 
     package struct Coverage: Sendable, Equatable {
@@ -67,11 +68,15 @@ package struct FetchLife: ~Copyable {
 
     package mutating func run(steps: Int) {
         turn([.fact(.wallClock(offset: .seconds(1_750_000_000)))])
-        for _ in 0..<steps where violation == nil { step() }
+        for _ in 0..<steps where violation == nil {
+            step()
+            self.steps += 1
+        }
     }
 
     private mutating func require(_ condition: Bool, _ words: String) {
-        if !condition, violation == nil { violation = "at \(now.nanoseconds / 1_000_000) ms: \(words)" }
+        guard !condition, violation == nil else { return }
+        violation = Violation(invariant: .fetches, step: steps, at: now, message: words)
     }
 
     private func name(_ index: Int) -> String { "client.\(index)" }

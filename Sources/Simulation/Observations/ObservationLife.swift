@@ -5,7 +5,8 @@ package import NightbellCore
 /// dies, also before it has told what it knows.
 package struct ObservationLife: ~Copyable {
     /// The first violated rule.
-    package private(set) var violation: String?
+    package private(set) var violation: Violation?
+    private var steps = 0
     package private(set) var coverage = Coverage()
 
     package struct Coverage: Sendable, Equatable {
@@ -81,11 +82,15 @@ package struct ObservationLife: ~Copyable {
     }
 
     package mutating func run(steps: Int) {
-        for _ in 0..<steps where violation == nil { step() }
+        for _ in 0..<steps where violation == nil {
+            step()
+            self.steps += 1
+        }
     }
 
     mutating func require(_ condition: Bool, _ words: String) {
-        if !condition, violation == nil { violation = "at \(now.nanoseconds / 1_000_000) ms: \(words)" }
+        guard !condition, violation == nil else { return }
+        violation = Violation(invariant: .observations, step: steps, at: now, message: words)
     }
 
     func name(_ index: Int) -> String { "client.\(index)" }

@@ -35,6 +35,9 @@ package struct Coverage: Sendable, Equatable {
     package var launchesLocked: UInt64 = 0
     /// Reports of a client's media.
     package var streams: UInt64 = 0
+    /// Of the small worlds.
+    package var fetches: UInt64 = 0
+    package var occurrences: UInt64 = 0
 
     package init() {}
 
@@ -68,6 +71,8 @@ package struct Coverage: Sendable, Equatable {
         left.runsBeforeSleep += right.runsBeforeSleep
         left.launchesLocked += right.launchesLocked
         left.streams += right.streams
+        left.fetches += right.fetches
+        left.occurrences += right.occurrences
     }
 }
 
