@@ -27,6 +27,8 @@ package struct LoadedConfiguration: Sendable, Equatable {
     package var file: String?
     /// Oddities that do not prevent a start.
     package var warnings: [String] = []
+    /// A mistake hides the runtime directory, and the default one counts.
+    package var isRuntimeDirectoryUncertain = false
     /// Where each key's value came from: `defaults`, the path of the file, `environment` or `command line`.
     package var origins: [String: String] = [:]
 }
@@ -44,17 +46,20 @@ package enum Loader {
         flags: Flags, environment: [String: String], mode: Mode, keepsDefaults: Bool = false
     ) throws(ConfigurationError) -> LoadedConfiguration {
         var warnings: [String] = []
-        func refuse(_ error: ConfigurationError) throws(ConfigurationError) {
+        var isPlaceHidden = false
+        func refuse(_ error: ConfigurationError, of key: String?) throws(ConfigurationError) {
             guard keepsDefaults, error.source != .flags else { throw error }
             warnings.append("\(error)")
+            // nil: any key may be meant.
+            if key == nil || key == "runtimeDirectory" { isPlaceHidden = true }
         }
         var file: ConfigurationFile?
         do throws(ConfigurationError) {
             file = try readFile(flags: flags, mode: mode, warnings: &warnings)
         } catch {
-            try refuse(error)
+            try refuse(error, of: nil)
         }
-        for error in unknownKeys(flags: flags, file: file) { try refuse(error) }
+        for error in unknownKeys(flags: flags, file: file) { try refuse(error, of: similar(to: error.key)) }
 
         let recorder = OriginRecorder()
         let reader = ConfigReader(
@@ -77,7 +82,8 @@ package enum Loader {
                 let written = source == .environment ? key.environmentVariable : key.name
                 try refuse(
                     ConfigurationError(
-                        source: source, key: written, problem: "expected \(key.expected), not '\(text)'"))
+                        source: source, key: written, problem: "expected \(key.expected), not '\(text)'"),
+                    of: key.name)
                 result.origins[key.name] = "defaults"
                 continue
             }
@@ -95,6 +101,8 @@ package enum Loader {
             }
             if result.origins["manifestDirectory"] == "defaults" { result.settings.manifestDirectory = "" }
         }
+        result.isRuntimeDirectoryUncertain =
+            isPlaceHidden && result.origins["runtimeDirectory"] == "defaults"
         result.warnings = warnings + unknownVariables(in: environment)
         if !keepsDefaults { try checkRelations(result, recorder: recorder, file: file) }
         return result
@@ -125,14 +133,18 @@ package enum Loader {
             + inFlags.map { unknown($0.key, .flags) }
     }
 
-    private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {
+    /// The key that was probably meant.
+    private static func similar(to key: String) -> String? {
         let last = key.lowercased().split(separator: ".").last.map(String.init) ?? ""
-        let similar =
-            Spelling.nearest(to: key, among: Keys.all.map(\.name))
+        return Spelling.nearest(to: key, among: Keys.all.map(\.name))
             ?? Keys.all.first { $0.name.lowercased().split(separator: ".").last.map(String.init) == last }?
             .name
+    }
+
+    private static func unknown(_ key: String, _ source: ConfigurationError.Source) -> ConfigurationError {
         let hint =
-            similar.map { "did you mean \($0)?" } ?? "see nightbelld --print-configuration for all keys"
+            similar(to: key).map { "did you mean \($0)?" }
+            ?? "see nightbelld --print-configuration for all keys"
         return ConfigurationError(source: source, key: key, problem: "is not a key; \(hint)")
     }
 

@@ -21,18 +21,29 @@ enum ManifestTrust {
         return Self.problem(status, owner: owner)
     }
 
-    /// The reason not to trust a symbolic link: its owner, or the owners of the target's directory, could put
-    /// another file there.
+    /// The reason not to trust a symbolic link, or one that it leads to: its owner, or the owners of a directory on its way,
+    /// could put another file there.
     static func problem(ofLink path: String, owner: uid_t) throws(SystemError) -> String? {
-        var status = stat()
-        _ = try systemCall("lstat \(path)") { unsafe lstat(path, &status) }
-        guard status.st_mode & S_IFMT == S_IFLNK else { return nil }
-        if let problem = Self.problem(status, owner: owner) { return "as a link, \(problem)" }
-        guard let resolved = unsafe realpath(path, nil) else { throw SystemError("realpath \(path)") }
-        defer { unsafe free(resolved) }
-        let target = unsafe String(cString: resolved)
-        let directory = target.prefix(upTo: target.lastIndex(of: "/") ?? target.startIndex)
-        let problem = try Self.problem(ofDirectory: directory.isEmpty ? "/" : String(directory), owner: owner)
-        return problem.map { "leads to \(directory), which \($0)" }
+        var path = path
+        // As many as the kernel follows.
+        for _ in 0..<40 {
+            var status = stat()
+            _ = try systemCall("lstat \(path)") { unsafe lstat(path, &status) }
+            guard status.st_mode & S_IFMT == S_IFLNK else { return nil }
+            if let problem = Self.problem(status, owner: owner) { return "as a link, \(problem)" }
+            let text = try readLink(path)
+            let target = text.hasPrefix("/") ? text : directory(of: path) + "/" + text
+            let directory = Self.directory(of: target)
+            if let problem = try Self.problem(ofDirectory: directory, owner: owner) {
+                return "leads to \(directory), which \(problem)"
+            }
+            path = target
+        }
+        return nil
+    }
+
+    private static func directory(of path: String) -> String {
+        guard let end = path.lastIndex(of: "/") else { return "." }
+        return end == path.startIndex ? "/" : String(path[..<end])
     }
 }

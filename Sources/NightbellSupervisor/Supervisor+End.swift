@@ -31,11 +31,18 @@ extension Supervisor {
     }
 
     /// Whether everything is delivered, and every launched program has ended that was asked to.
-    var isLameDuckOver: Bool { !hasOutgoing && launches.silentAttempts.isEmpty }
+    var isLameDuckOver: Bool {
+        !hasOutgoing && launches.silentAttempts.isEmpty && launches.askedToEnd.isEmpty
+    }
+
+    /// When to look again. The end of a process that another one has left is not reported.
+    func nextLook(until deadline: Instant) -> Instant {
+        launches.leftovers.isEmpty ? deadline : min(deadline, now + .milliseconds(50))
+    }
 
     func finish() {
         phase = .stopped
-        endLaunches(until: nil)
+        killLaunches(dueBy: Instant(nanoseconds: .max))
         logWhatWasHeldBack()
         writeFetches()
         endMonitor()

@@ -238,7 +238,7 @@ public actor Supervisor {
             if let due = session.monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         }
         if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
-        if case .lameDuck(let until) = phase { deadline = until }
+        if case .lameDuck(let until) = phase { deadline = nextLook(until: until) }
         // With work left the next turn begins at once, without the timer's three system calls.
         let isDue = deadline.map { $0 <= now } ?? false
         loop.hasWork =
@@ -302,7 +302,7 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
-        killOverdueLaunches()
+        if !launches.askedToEnd.isEmpty { killLaunches(dueBy: now) }
         lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()

@@ -108,6 +108,14 @@ final class Daemon: @unchecked Sendable {
             logger.critical("\(error)")
             throw ExitCode(error.exitCode)
         }
+        guard !loaded.isRuntimeDirectoryUncertain else {
+            logger.critical(
+                """
+                only \(loaded.settings.runtimeDirectory) was looked at, because a mistake hides which runtime directory is \
+                configured: mend it, or give --runtime-directory
+                """)
+            throw ExitCode(78)
+        }
     }
 
     var supervisorConfiguration: SupervisorConfiguration {

@@ -79,6 +79,14 @@ struct DaemonProcessTests {
             try text.write(toFile: file, atomically: false, encoding: .utf8)
             #expect(try Program.run("nightbelld", ["--system", "--config", file]).code == 78)
         }
+        // Where it ran is not known, or no more.
+        let place = stage.directory.path
+        for text in ["runtimeDirectory: \(place)\nwakes: [oops\n", "runtimeDirectroy: \(place)\n"] {
+            try text.write(toFile: file, atomically: false, encoding: .utf8)
+            let lost = try Program.run("nightbelld", ["--system", "--thaw-leftovers", "--config", file])
+            #expect(lost.code == 78 && lost.errors.contains("--runtime-directory"), "\(lost)")
+        }
+        #expect(!scripted.output.contains("awake"))
         try "nonsense: 1\nlogLevel: loud\nruntimeDirectory: \(stage.directory.path)\n".write(
             toFile: file, atomically: false, encoding: .utf8)
         let thaw = try Program.run("nightbelld", ["--system", "--thaw-leftovers", "--config", file])

@@ -330,4 +330,48 @@ struct ReloadTests {
         #expect(record.contains(#""uid":0"#), "\(record)")
         #expect(try stage.nightbell("quit", name).code == 0)
     }
+
+    /// It counts from the next launch, also for a program that has not said Hello, and never does.
+    @Test("A changed declaration of a client that is being launched counts")
+    func changedWhileLaunching() throws {
+        let manifests = files.file("clients.d")
+        try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
+        try write("manifestDirectory: \(manifests)\nlaunches:\n    retry: 20ms\n")
+        func declare(_ seconds: Int) throws {
+            try write(
+                "identifier: org.example.silent\ncommand: [/bin/sleep, '\(seconds)']\n",
+                "clients.d/silent.yaml")
+        }
+        try declare(1_001)
+        let stage = try Fixture(["--config", configuration])
+        func pid() throws -> pid_t? {
+            let shown = try stage.nightbell("show", "--json", "org.example.silent").output
+            return shown.firstMatch(of: #/"process_id":([1-9]\d*)/#).flatMap { pid_t($0.1) }
+        }
+        func runs(_ seconds: Int, besides old: pid_t?) throws -> pid_t? {
+            guard let pid = try pid(), pid != old else { return nil }
+            let command = try? String(contentsOfFile: "/proc/\(pid)/cmdline", encoding: .utf8)
+            return command == "/bin/sleep\0\(seconds)\0" ? pid : nil
+        }
+        var first: pid_t?
+        #expect(
+            try eventually {
+                first = try runs(1_001, besides: nil); return first != nil
+            })
+        for (round, seconds) in [1_002, 1_003].enumerated() {
+            try declare(seconds)
+            let outcome = try stage.nightbell("reload")
+            #expect(outcome.code == 0 && outcome.output.contains("counts from its next launch"), "\(outcome)")
+            // The next worker has it from the record.
+            if round == 1 { kill(try worker(stage), SIGKILL) }
+            #expect(try eventually { try pid() == first })
+            kill(try #require(first), SIGKILL)
+            let old = first
+            #expect(
+                try eventually(within: 30_000) {
+                    first = try runs(seconds, besides: old); return first != nil
+                })
+        }
+        #expect(try stage.nightbell("quit", "org.example.silent").code == 0)
+    }
 }

@@ -109,6 +109,14 @@ struct DirectoryTests {
         if geteuid() == 0 {
             lchown(directory.file("a.yaml"), 1_001, 1_001)
             #expect(problem()?.contains("as a link, belongs to uid 1001") == true)
+            // A link of another user on the way.
+            lchown(directory.file("a.yaml"), 0, 0)
+            symlink("target", elsewhere.file("between"))
+            unlink(directory.file("a.yaml"))
+            symlink(elsewhere.file("between"), directory.file("a.yaml"))
+            #expect(problem() == nil)
+            lchown(elsewhere.file("between"), 1_001, 1_001)
+            #expect(problem()?.contains("as a link, belongs to uid 1001") == true)
         }
     }
 

@@ -289,6 +289,41 @@ import Testing
         #expect(access(asked, F_OK) == 0, "it was killed without notice")
     }
 
+    /// The shell that was launched ends at once; the program that it has started has the same time, and no more.
+    @Test(arguments: [false, true], ["exit 0", "exit 143"])
+    func theProgramsOfASilentShellHaveTime(isQuit: Bool, end: String) throws {
+        let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
+        let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
+        let (marker, saved, stubborn) = (directory + ".runs", directory + ".saved", directory + ".stubborn")
+        defer { for path in [marker, saved, stubborn] { unlink(path) } }
+        actor.program = "/bin/sh"
+        let saving = "trap 'sleep 0.3; echo > \(saved); exit 0' TERM; while :; do sleep 1000 & wait; done"
+        let ignoring = "trap '' TERM; echo $$ > \(stubborn); while :; do sleep 1000; done"
+        actor.arguments = [
+            "-c",
+            """
+            trap '\(end)' TERM; sh -c "\(saving)" & sh -c "\(ignoring.replacing("$$", with: "\\$\\$"))" &
+            while [ ! -s \(stubborn) ]; do sleep 0.05; done
+            echo $$ > \(marker).new; mv \(marker).new \(marker); wait
+            """,
+        ]
+        let declaration = try actor.declaration()
+        let supervisor = try TestSupervisor(directory: directory) {
+            $0.settings.budgets.termination = .milliseconds(1_500)
+            $0.declarations = [declaration]
+        }
+        #expect(eventually { access(marker, R_OK) == 0 })
+        let text = try String(contentsOfFile: stubborn, encoding: .utf8)
+        let process = try ProcessHandle(opening: try #require(pid_t(text.dropLast())))
+        if isQuit {
+            try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+            #expect(!Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        }
+        try supervisor.stop()
+        #expect(!Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        #expect(access(saved, F_OK) == 0, "it had no time to save")
+    }
+
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
         let actors = try [name, other].map { try TestClient($0, socketPath: directory + "/nightbell.sock") }

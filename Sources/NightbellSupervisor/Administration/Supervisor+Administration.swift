@@ -77,6 +77,10 @@ extension Supervisor {
         guard let declaration = ClientIdentifier(identifier).flatMap({ launches.declarations[$0] }),
             isAdministrator(connection) || declaration.registration.user == connection.credentials.uid
         else { return WireError(.noSuchClient) }
+        guard ClientIdentifier(identifier).flatMap({ supervision.client(named: $0) }) == nil else {
+            return WireError(
+                .noSuchClient, "it is declared, and a client of another user goes by its identifier")
+        }
         return WireError(.noSuchClient, "it is declared, and has no process: nightbell launch starts it")
     }
 

@@ -169,13 +169,11 @@ extension Supervisor {
         guard let client = supervision.client(named: identifier), launches.contains(client) else {
             return "has a changed declaration, which counts from its next launch or Hello"
         }
-        guard launches.attempt(of: client) == nil else {
-            return "is being launched as it was declared before: reload once more when it runs"
-        }
         let recipe = LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
-        let problem = launches.problem(of: client)
+        let (problem, attempt) = (launches.problem(of: client), launches.attempt(of: client))
         setRecipe(client, recipe, state: launches.state(of: client))
         launches.setProblem(problem, of: client)
+        launches.setAttempt(attempt, of: client)
         if let journal, let bytes = recordNow(of: client) {
             journal.update(Journal.ClientRecord(bytes: bytes), of: client)
         }
@@ -187,7 +185,13 @@ extension Supervisor {
             return recordBytes(of: client, record, connection)
         }
         var bytes = recordBytes(of: client)
-        bytes?.presence = .absent
+        guard let attempt = launches.attempt(of: client) else {
+            bytes?.presence = .absent
+            return bytes
+        }
+        bytes?.presence = attempt.introduction == nil ? .launched : .welcomed
+        bytes?.madeProcess = UInt32(attempt.pid)
+        bytes?.previous = PreviousProcess(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
         return bytes
     }
 }

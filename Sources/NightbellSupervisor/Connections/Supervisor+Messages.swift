@@ -271,6 +271,9 @@ extension Supervisor {
         guard connection.credentials.pid > 0 else {
             return refusal(.processGone, "the process that connected is not visible from here")
         }
+        guard !launches.isEnding(session: getsid(connection.credentials.pid)) else {
+            return .failure(InvalidMessage(wire: .askedToEnd))
+        }
         // Two clients in one process would suspend each other.
         guard suspender.method == .none || !connections.clientProcesses.contains(clientPID(hello, connection))
         else {
@@ -289,10 +292,16 @@ extension Supervisor {
         registration.isUnmodified = hello.hasProgram
         if let declaration = launches.declarations[identifier] {
             let declared = declaration.registration
-            guard declared.user == registration.user else {
+            // A client that had it before it was declared keeps it until it has ended.
+            let known = supervision.client(named: identifier)
+            let isKept = known.flatMap { supervision.user(of: $0) } == registration.user
+            guard declared.user == registration.user || isKept else {
                 return refusal(.identifierOfOtherUser, "it is declared for another user")
             }
             _ = reserve(declaration)
+        }
+        if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
+        {
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
             registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
             registration.waitsForUnlock = declared.waitsForUnlock
@@ -313,6 +322,11 @@ extension WireClientMessage.OneOf_Body {
 }
 
 extension WireError {
+    /// To a process of a launch that was quit.
+    static var askedToEnd: WireError {
+        WireError(.identifierInUse, "this process was asked to end, because its client was quit")
+    }
+
     static var needsRequest: WireError {
         WireError(.invalidArgument, "this needs a request number other than 0 for its answer")
     }

@@ -110,10 +110,21 @@ final class LaunchAttempt {
 
     /// Kills the processes that it has left behind: another launch follows, and they would be a second copy.
     func killRest() {
+        killsAt = nil
         do throws(SystemError) {
             try process.signalGroup(SIGKILL)
         } catch {
             // It has left none, or this kernel cannot.
+        }
+    }
+
+    /// Whether a process of its group is there, also after the first one has ended.
+    var hasProcesses: Bool {
+        do throws(SystemError) {
+            try process.signalGroup(0)
+            return true
+        } catch {
+            return error.code == EPERM
         }
     }
 

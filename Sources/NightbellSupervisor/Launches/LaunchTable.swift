@@ -103,8 +103,45 @@ struct LaunchTable: ~Copyable {
     /// Launches of processes that have not said Hello.
     var silentAttempts: [LaunchAttempt] { attempts.values.filter { $0.introduction == nil } }
 
-    /// When the first process that was asked to end is killed.
-    var nextKill: Instant? { attempts.isEmpty ? nil : attempts.values.compactMap(\.killsAt).min() }
+    // MARK: Launches that end
+
+    /// Launches that were asked to end: their first process has, and has left others.
+    private(set) var leftovers: [Leftover] = []
+
+    struct Leftover {
+        let identifier: String
+        let attempt: LaunchAttempt
+    }
+
+    mutating func leaveToEnd(_ attempt: LaunchAttempt, _ identifier: String) {
+        leftovers.append(Leftover(identifier: identifier, attempt: attempt))
+    }
+
+    /// Whether processes of a launch in this session were asked to end.
+    func isEnding(session: @autoclosure () -> pid_t) -> Bool {
+        guard !leftovers.isEmpty else { return false }
+        let session = session()
+        return leftovers.contains { $0.attempt.pid == session }
+    }
+
+    /// All that were asked to end and have not.
+    var askedToEnd: [LaunchAttempt] {
+        attempts.isEmpty && leftovers.isEmpty
+            ? [] : attempts.values.filter { $0.killsAt != nil } + leftovers.map(\.attempt)
+    }
+
+    /// When the first one is killed that was asked to end.
+    var nextKill: Instant? { askedToEnd.compactMap(\.killsAt).min() }
+
+    mutating func forgetEnded() {
+        leftovers.removeAll { $0.attempt.killsAt == nil || !$0.attempt.hasProcesses }
+    }
+
+    /// Kills the processes that this client's last launch has left: another one follows.
+    mutating func killLeftovers(of identifier: String) {
+        for leftover in leftovers where leftover.identifier == identifier { leftover.attempt.killRest() }
+        leftovers.removeAll { $0.attempt.killsAt == nil }
+    }
 
     /// Why its last launch failed, if it did.
     func problem(of client: ClientID) -> String? { contains(client) ? problems[client.slot] : nil }

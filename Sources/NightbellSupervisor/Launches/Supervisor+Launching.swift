@@ -105,6 +105,7 @@ extension Supervisor {
             preconditionFailure("only clients with a recipe are launched")
         }
         do {
+            launches.killLeftovers(of: identifier(of: client))
             let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
             var (order, isRecorded) = try recipe.order()
             order.additions = [
@@ -178,30 +179,32 @@ extension Supervisor {
         FaultInjection.point("after a launch is said")
     }
 
-    /// Ends launches without a Hello: the connection that such a process was given is closed with us.
+    /// Asks launches without a Hello to end: the connection that such a process was given is closed with us.
     ///
-    /// - Parameter deadline: until when they have time; nil: none.
-    func endLaunches(until deadline: Instant?) {
+    /// - Parameter deadline: when they are killed.
+    func endLaunches(until deadline: Instant) {
         for attempt in launches.silentAttempts {
             do throws(SystemError) {
-                if let deadline { try attempt.terminate(until: deadline) } else { try attempt.kill() }
+                try attempt.terminate(until: deadline)
             } catch {
                 logger.debug("process \(attempt.pid) has ended: \(error)")
             }
         }
     }
 
-    /// Kills launched processes that were asked to end, and have not.
-    func killOverdueLaunches() {
-        guard let first = launches.nextKill, first <= now else { return }
-        for attempt in launches.silentAttempts {
-            guard let due = attempt.killsAt, due <= now else { continue }
+    /// Kills launches that were asked to end, and have not.
+    ///
+    /// - Parameter instant: those with time until then.
+    func killLaunches(dueBy instant: Instant) {
+        for attempt in launches.askedToEnd {
+            guard let due = attempt.killsAt, due <= instant else { continue }
             do throws(SystemError) {
                 try attempt.kill()
             } catch {
                 logger.debug("process \(attempt.pid) has ended: \(error)")
             }
         }
+        launches.forgetEnded()
     }
 
     /// Notes the outcome of a launch, if it is known.
@@ -239,7 +242,11 @@ extension Supervisor {
         let ending = attempt?.hasRun == true ? Self.ending(status) : .failed
         if let attempt {
             let isRestOfIt = newcomer.map { getsid($0.credentials.pid) == attempt.pid } ?? false
-            if ending == .failed, !isRestOfIt { attempt.killRest() }
+            if attempt.killsAt != nil {
+                if attempt.hasProcesses { launches.leaveToEnd(attempt, identifier(of: client)) }
+            } else if ending == .failed, !isRestOfIt {
+                attempt.killRest()
+            }
             end(attempt)
         }
         feed(.ended(client, ending))
@@ -266,6 +273,7 @@ extension Supervisor {
             let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
             let attempt = launches.attempt(of: client)
         else { return WireError(refusal) }
+        guard attempt.killsAt == nil else { return .askedToEnd }
         return WireError(
             .identifierInUse, "it is being launched as pid \(attempt.pid), which itself must say Hello")
     }
