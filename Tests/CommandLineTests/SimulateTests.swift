@@ -114,7 +114,7 @@ struct SimulateTests {
         "Sleep, unlock and another network happen to a client that can be told, and are watched as simulated")
     func succeeds() throws {
         let fixture = try Fixture(["--set", "launches.retry=10ms", "--set", "launches.retryMaximum=10ms"])
-        let watch = try Program("nightbell", ["watch", "--socket", fixture.socket])
+        let watch = try watch(fixture)
         let client = try sleeper(fixture, "voip network-changes")
         try client.say("keepalive 600000")
         #expect(try fixture.nightbell("wake", Self.name).code == 0)
@@ -132,6 +132,18 @@ struct SimulateTests {
         #expect(try fixture.nightbell("simulate", "network-change", Self.name).code == 0)
         try client.wrote("network-changed lost=-")
         try isWatched("network change", watch)
+    }
+
+    /// A watch that is connected: it misses nothing from now on.
+    private func watch(_ fixture: Fixture) throws -> Program {
+        func connections() throws -> Int {
+            let status = try fixture.nightbell("status", "--json").output
+            return try #require(status.firstMatch(of: #/"connections":(\d+)/#).flatMap { Int($0.1) })
+        }
+        let before = try connections()
+        let watch = try Program("nightbell", ["watch", "--socket", fixture.socket])
+        #expect(try eventually(within: 30_000) { try connections() > before })
+        return watch
     }
 
     private func isWatched(_ event: String, _ watch: Program) throws {
@@ -164,7 +176,7 @@ struct SimulateTests {
         let fixture = try Fixture([
             "--set", "manifestDirectory=\(clients)", "--set", "monitorProgram=\(monitor)",
         ])
-        let watch = try Program("nightbell", ["watch", "--socket", fixture.socket])
+        let watch = try watch(fixture)
         let isWaiting = try eventually(within: 30_000) {
             try fixture.nightbell("show", Self.name).output.contains("once its user is unlocked")
         }
