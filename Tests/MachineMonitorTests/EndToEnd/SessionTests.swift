@@ -17,14 +17,16 @@ struct SessionTests {
         let number: uid_t
         let bus: PrivateBus
         private let claim: SeqPacketSocket
+        private let claimPath: String
+
+        deinit { unlink(claimPath) }
 
         init() throws {
             for number in uid_t(1)...13 where getpwuid(number) != nil {
-                // The name is taken until this ends, whichever process has it.
-                guard
-                    let claim = try? SeqPacketSocket.listen(
-                        path: "@nightbell-test-uid-\(number)", mode: 0o600)
-                else { continue }
+                // The path is taken until this ends, whichever process has it.
+                let path = "/tmp/nightbell-test-uid-\(number)"
+                guard let claim = try? SeqPacketSocket.listen(path: path, mode: 0o600) else { continue }
+                claimPath = path
                 self.number = number
                 self.claim = claim
                 bus = try PrivateBus(user: number)
