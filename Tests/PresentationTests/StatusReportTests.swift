@@ -214,6 +214,7 @@ struct ReportTests {
         wire.inStateMs = 725_000
         wire.suspension = "signal"
         wire.connectedMs = 1_000_000
+        wire.asleepSinceHelloNs = 800_000_000_000
         wire.modes = [.voip]
         wire.socketCount = 1
         wire.keepAliveTimeoutMs = 600_000

@@ -8,7 +8,7 @@ import Testing
 struct MutationTests {
     private static let seeds = 0..<120 as Range<UInt64>
     /// Some mistakes only show if the supervisor ends at the right moment.
-    private static let seedsWithMistakes = 0..<480 as Range<UInt64>
+    private static let seedsWithMistakes = 0..<1_200 as Range<UInt64>
     private static let steps = 600
 
     /// The first world that violates an invariant. The mistake must be found, but the invariant that finds it may change
