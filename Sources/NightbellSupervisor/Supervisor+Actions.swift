@@ -317,7 +317,9 @@ extension Supervisor {
             "ending \(identifier(of: client)), pid \(attempt.pid): \(reason.name)")
         do throws(SystemError) {
             if reason == .quitByUser {
-                try attempt.terminate(until: now + supervision.settings.budgets.termination)
+                let deadline = now + supervision.settings.budgets.termination
+                launches.noteAskedToEnd(until: deadline)
+                try attempt.terminate(until: deadline)
             } else {
                 try attempt.kill()
             }

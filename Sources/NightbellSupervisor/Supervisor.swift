@@ -302,7 +302,7 @@ public actor Supervisor {
         if !hasBegun { begin() }
         forgetHungUp()
         launchMissing()
-        if !launches.askedToEnd.isEmpty { killLaunches(dueBy: now) }
+        if let kill = launches.nextKill, kill <= now || supervision.isStopping { killLaunches(dueBy: now) }
         lookAtMachine()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()

@@ -121,7 +121,7 @@ struct LaunchTable: ~Copyable {
     func isEnding(session: @autoclosure () -> pid_t) -> Bool {
         guard !leftovers.isEmpty else { return false }
         let session = session()
-        return leftovers.contains { $0.attempt.pid == session }
+        return leftovers.contains { $0.attempt.pid == session && $0.attempt.hasProcesses }
     }
 
     /// All that were asked to end and have not.
@@ -130,11 +130,14 @@ struct LaunchTable: ~Copyable {
             ? [] : attempts.values.filter { $0.killsAt != nil } + leftovers.map(\.attempt)
     }
 
-    /// When the first one is killed that was asked to end.
-    var nextKill: Instant? { askedToEnd.compactMap(\.killsAt).min() }
+    /// When the first one is killed that was asked to end; it may have ended since. Stored, because each turn asks.
+    private(set) var nextKill: Instant?
+
+    mutating func noteAskedToEnd(until deadline: Instant) { nextKill = min(nextKill ?? deadline, deadline) }
 
     mutating func forgetEnded() {
         leftovers.removeAll { $0.attempt.killsAt == nil || !$0.attempt.hasProcesses }
+        nextKill = askedToEnd.compactMap(\.killsAt).min()
     }
 
     /// Kills the processes that this client's last launch has left: another one follows.

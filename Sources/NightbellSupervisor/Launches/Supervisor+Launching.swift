@@ -183,6 +183,7 @@ extension Supervisor {
     ///
     /// - Parameter deadline: when they are killed.
     func endLaunches(until deadline: Instant) {
+        launches.noteAskedToEnd(until: deadline)
         for attempt in launches.silentAttempts {
             do throws(SystemError) {
                 try attempt.terminate(until: deadline)
