@@ -144,8 +144,9 @@ struct BrowserTests {
 
     @Test func itConnectsAgainByItself() throws {
         let browser = try Browser()
+        let port = try HeldPort()
         var configuration = ChatServer.Configuration()
-        configuration.port = 0
+        configuration.port = port.number
         configuration.hibernateAfter = .milliseconds(100)
         let first = try ChatServer(configuration)
         let page = try browser.open("http://127.0.0.1:\(first.port)/")
@@ -156,7 +157,6 @@ struct BrowserTests {
         try first.stop()
         #expect(try page.becomes("document.querySelector('#state').textContent.includes('lost')"))
         try page.keepPicture("5-lost")
-        configuration.port = first.port
         let second = try ChatServer(configuration)
         #expect(try page.becomes("document.querySelector('#state').textContent === 'connected'"))
         try page.type("After", into: "#text", thenEnter: true)
@@ -217,8 +217,9 @@ struct BrowserTests {
     /// Its lines have the same numbers as those of the former server.
     @Test func linesOfAServerThatHasStartedAgain() throws {
         let browser = try Browser()
+        let port = try HeldPort()
         var configuration = ChatServer.Configuration()
-        configuration.port = 0
+        configuration.port = port.number
         let first = try ChatServer(configuration)
         let page = try browser.open("http://127.0.0.1:\(first.port)/")
         try enter(page, as: "Ann")
@@ -227,7 +228,6 @@ struct BrowserTests {
         try first.stop()
         #expect(try page.becomes("!socket"))
         _ = try page.value("clearTimeout(retry)")
-        configuration.port = first.port
         let second = try ChatServer(configuration)
         let client = try ChatClient(second.port)
         try client.join(as: "Bob")
