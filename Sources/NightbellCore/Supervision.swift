@@ -126,19 +126,19 @@ package struct Supervision: Sendable, Equatable {
             guard clients[client.id].launches.isRejoined else {
                 let state = clients[client.id].lifecycle.state
                 actions.append(.answer(.refused(.illegalState(state)), client, key))
-                return settle(client, at: now, into: &actions)
+                return suspendIfIdle(client, at: now, into: &actions)
             }
             let wasSettingUp = endOfSetUp(client, at: now) != nil
             receive(message, from: client, key, at: now, into: &actions)
             if wasSettingUp { lingerAfterSetUp(client, at: now) }
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .command(let command, let client, let key):
             guard clients.contains(client.id) else {
                 return actions.append(.commandAnswer(.noSuchClient, key))
             }
             catchUp(client, at: now, into: &actions)
             obey(command, client, key, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .simulate(let occurrence, let name, let client, let key):
             simulate(occurrence, name, client, key, at: now, into: &actions)
         case .fired(let token, let conditions), .thawedEarly(let token, let conditions):
@@ -146,7 +146,7 @@ package struct Supervision: Sendable, Equatable {
             let owner = sockets[token.id].owner
             catchUp(owner, at: now, into: &actions)
             socketFired(token, conditions, at: now, into: &actions)
-            settle(owner, at: now, into: &actions)
+            suspendIfIdle(owner, at: now, into: &actions)
         case .inspected(let token, let inspection):
             noteInspection(token, inspection, at: now, into: &actions)
         case .offloadBegan(let token, let terms, let isAwaitingAnswer):
@@ -165,33 +165,33 @@ package struct Supervision: Sendable, Equatable {
         case .frozen(let client, let epoch):
             guard clients.contains(client.id) else { return }
             freezeConfirmed(client, epoch: epoch, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .notFrozenYet(let client, let epoch):
             guard clients.contains(client.id) else { return }
             freezePending(client, epoch: epoch, at: now)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .freezeFailed(let client, let epoch):
             guard clients.contains(client.id) else { return }
             freezeFailed(client, epoch: epoch, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .foundRunning(let client):
             guard clients.contains(client.id) else { return }
             foundRunning(client, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .gone(let client):
             guard clients.contains(client.id) else { return }
             forget(client, at: now, into: &actions)
         case .ended(let client, let ending):
             guard clients.contains(client.id) else { return }
             processEnded(client, ending, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .rejoined(let client, let registration, let key):
             guard clients.contains(client.id) else {
                 return actions.append(.refuseRegistration(.noSuchClient, key))
             }
             catchUp(client, at: now, into: &actions)
             rejoin(client, registration, key, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .launch(let registration, let key):
             launch(registration, key, at: now, into: &actions)
         case .quitAbsent(let identifier, let key):
@@ -206,7 +206,7 @@ package struct Supervision: Sendable, Equatable {
             guard clients.contains(client.id) else { return }
             catchUp(client, at: now, into: &actions)
             pathsInspected(client, broken, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         case .machineSlept(let total):
             let hasSlept = total > machineSlept
             machineSlept = total
@@ -312,7 +312,7 @@ package struct Supervision: Sendable, Equatable {
     /// Only a client in the background is suspended, and these hold it off: entering the background, an open wake, lingering or
     /// the pause after a refused attempt (`LifecycleStage.Background`); background tasks and media (`Assertions`); a fetch
     /// (`isFetching`); the set-up after a launch (`endOfSetUp`); and the end of the supervisor.
-    mutating func settle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+    mutating func suspendIfIdle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)

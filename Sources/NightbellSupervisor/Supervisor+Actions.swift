@@ -44,7 +44,7 @@ extension Supervisor {
         case .answer(let answer, let client, let key):
             sendAnswer(client, answer, key)
         case .handedOver(let outcomes, let client, let key):
-            handedOver(work.adoptions[outcomes], client, key, context.offered)
+            handedOver(work.adoptions[outcomes], client, key, context.handOver)
         case .commandAnswer(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
@@ -101,7 +101,7 @@ extension Supervisor {
         case .trace(let client, let trace):
             // Its program runs, without having told us: it must not keep the supervisor's protection.
             if case .doesNotSpeak = trace { noteOutcome(client, isOver: false) }
-            report(trace, of: client, work, context.offered.names)
+            report(trace, of: client, work, context.handOver.names)
         }
     }
 
@@ -147,7 +147,7 @@ extension Supervisor {
 
     private func handedOver(
         _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey,
-        _ offered: Offered
+        _ details: HandOverDetails
     ) {
         for (index, outcome) in outcomes.enumerated() {
             guard let descriptor = packet.takeDescriptor() else { break }
@@ -156,10 +156,10 @@ extension Supervisor {
                 // Offered again, because the first HandOver was never answered.
                 ForeignDescriptor.close(descriptor)
             case .success(let token):
-                let (name, profile) = (offered.names[index], offered.profiles[index])
+                let (name, profile) = (details.names[index], details.profiles[index])
                 store(token, key.request, UInt16(index), name, descriptor.rawValue)
                 if let profile { storeOffload(token, profile) }
-                if let wanted = offered.receiveBuffers[index] {
+                if let wanted = details.receiveBuffers[index] {
                     storeReceiveBuffer(token, wanted, of: client)
                 }
                 parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
@@ -168,7 +168,7 @@ extension Supervisor {
             }
         }
         guard let connection = connection(of: client) else { return }
-        sendLater(Self.answer(outcomes, key.request, offered.problems), to: connection)
+        sendLater(Self.answer(outcomes, key.request, details.problems), to: connection)
     }
 
     private static func answer(

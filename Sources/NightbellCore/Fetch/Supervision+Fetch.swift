@@ -145,7 +145,7 @@ extension Supervision {
             if clients.contains(client.id), isWaitingForFetch(client) {
                 wake(client, .fetch, at: now, into: &actions)
             }
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
     }
 

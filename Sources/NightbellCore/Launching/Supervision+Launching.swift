@@ -69,7 +69,7 @@ extension Supervision {
             actions.append(.trace(client, .launching(clients[client.id].launches.reasons)))
             endOffloads(client, into: &actions)
             actions.append(.launch(client))
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
     }
 
@@ -109,7 +109,7 @@ extension Supervision {
             owners[registration.identifier]?.user == registration.user
         {
             requestLaunch(client, reasons, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
             return nil  // it runs, or will
         }
         guard registration.isLaunchable else { return .cannotLaunch }
@@ -122,7 +122,7 @@ extension Supervision {
         actions.append(.trace(client, .registered))
         advance(client, at: now, into: &actions) { $0.becomeDormant(.resting) }
         requestLaunch(client, reasons, at: now, into: &actions)
-        settle(client, at: now, into: &actions)
+        suspendIfIdle(client, at: now, into: &actions)
         return nil
     }
 

@@ -22,7 +22,7 @@ extension Supervision {
             count(.endedUnderPressure, of: size.client)
             noteEndOfSleep(size.client, at: now)
             kill(size.client, .memoryPressure, at: now, into: &actions)
-            settle(size.client, at: now, into: &actions)
+            suspendIfIdle(size.client, at: now, into: &actions)
         }
     }
 }

@@ -57,7 +57,7 @@ package struct ClientView: Sendable {
     }
 
     /// Reasons that keep a background client from being suspended, besides tasks, media and a fetch: all are in
-    /// `Supervision.settle`.
+    /// `Supervision.suspendIfIdle`.
     package struct Holds: OptionSet, Sendable {
         package let rawValue: UInt8
 

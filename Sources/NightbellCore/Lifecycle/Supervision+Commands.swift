@@ -31,7 +31,7 @@ extension Supervision {
         }
     }
 
-    /// Ends the linger time and the set-up time now; `settle` does the rest.
+    /// Ends the linger time and the set-up time now; `suspendIfIdle` does the rest.
     private mutating func suspendOnRequest(_ client: ClientID, at now: Instant) -> Refusal? {
         guard !isStopping else { return .shuttingDown }
         switch clients[client.id].lifecycle.stage {

@@ -12,7 +12,7 @@ extension Supervision {
             // Its user has started it: it takes over what its last process left.
             clients[client.id].launches.hasSettled = false
             takeOver(client, registration, key, at: now, into: &actions) { $0.register() }
-            return settle(client, at: now, into: &actions)
+            return suspendIfIdle(client, at: now, into: &actions)
         }
         if let refusal = refusal(of: registration) {
             return actions.append(.refuseRegistration(refusal, key))

@@ -200,7 +200,7 @@ extension Supervision {
         catchUp(client, at: now, into: &actions)
         // An expired deadline may have terminated it.
         guard let window = keepAliveWindow(client) else {
-            return settle(client, at: now, into: &actions)
+            return suspendIfIdle(client, at: now, into: &actions)
         }
         if elapsed > window.latest {
             count(.keepAliveLate, of: client)
@@ -210,6 +210,6 @@ extension Supervision {
         clients[id].keepAlive?.base = elapsed
         wake(client, .keepAlive, at: now, into: &actions)
         scheduleKeepAlive(client)
-        settle(client, at: now, into: &actions)
+        suspendIfIdle(client, at: now, into: &actions)
     }
 }

@@ -80,14 +80,14 @@ extension Supervision {
             let budgets = settings.budgets
             clients[client.id].assertions.endMedia(
                 by: now + (isSilenceKnown ? budgets.mediaLapse : budgets.mediaHold))
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
         for client in active {
             catchUp(client, at: now, into: &actions)
             guard clients.contains(client.id) else { continue }
             clients[client.id].assertions.holdMedia(streams == nil ? .player : .stream)
             if isOnItsWayToSleep(client) { callBack(client, at: now, into: &actions) }
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
         let media = UserMedia(hasStreams: streams != nil, active: isSilenceKnown ? active : active + left)
         machine.media[user] = media.isEmpty ? nil : media

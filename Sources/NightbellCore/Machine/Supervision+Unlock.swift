@@ -24,7 +24,7 @@ extension Supervision {
             if isUnavailable { actions.append(.trace(client, .unlockUnknown)) }
             let reasons = clients[client.id].launches.reasons
             requestLaunch(client, reasons, at: now, into: &actions)
-            settle(client, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
     }
 }

@@ -250,7 +250,7 @@ extension Supervision {
                 note(occurrence, index, of: client, isSimulated: false, at: now, into: &actions)
                 if mutated(.tellsOtherObservers), let other = clients.ids.first(where: { $0 != id }) {
                     wake(ClientID(other), observation.subject.reason, at: now, into: &actions)
-                    settle(ClientID(other), at: now, into: &actions)
+                    suspendIfIdle(ClientID(other), at: now, into: &actions)
                 }
             }
         }

@@ -30,7 +30,7 @@ extension Supervision {
         }
         if clients[id].lifecycle.isDormant { setQuit(false, owners.identifier(at: clients[id].owner)) }
         wake(client, reasons, at: now, into: &actions)
-        settle(client, at: now, into: &actions)
+        suspendIfIdle(client, at: now, into: &actions)
     }
 
     /// The reasons that the client's observations may give.

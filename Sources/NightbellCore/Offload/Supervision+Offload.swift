@@ -131,7 +131,7 @@ extension Supervision {
         catchUp(owner, at: now, into: &actions)
         guard !absorb(token, inspection, at: now) else { return }
         inspected(token, inspection, at: now, into: &actions)
-        settle(owner, at: now, into: &actions)
+        suspendIfIdle(owner, at: now, into: &actions)
     }
 
     /// Handles a result that changes nothing for the owner, the usual one.
@@ -249,7 +249,7 @@ extension Supervision {
         leaveToNextProcess(token, of: owner, into: &actions)
         noteFired(token, conditions, of: owner)
         wake(owner, conditions.wakeReasons, at: now, into: &actions)
-        settle(owner, at: now, into: &actions)
+        suspendIfIdle(owner, at: now, into: &actions)
     }
 
     /// Merges conditions, so that each socket is listed in a wake once.

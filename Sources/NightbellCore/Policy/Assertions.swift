@@ -1,4 +1,4 @@
-/// Two of a client's reasons not to be suspended, its background tasks and its media activity. `Supervision.settle` has all.
+/// Two of a client's reasons not to be suspended, its background tasks and its media activity. `Supervision.suspendIfIdle` has all.
 struct Assertions: Sendable, Equatable {
     struct Task: Sendable, Equatable {
         var id: UInt64

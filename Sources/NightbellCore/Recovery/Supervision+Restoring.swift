@@ -203,7 +203,7 @@ extension Supervision {
         resumeInspection(of: client, into: &actions)
         scheduleKeepAlive(client)
         scheduleFetch(client, at: now)
-        settle(client, at: now, into: &actions)
+        suspendIfIdle(client, at: now, into: &actions)
     }
 
     /// Whether the previous supervisor ended while it forgot a client that was quit: some of its sockets may be closed already.

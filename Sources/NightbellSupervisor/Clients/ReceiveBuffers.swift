@@ -57,12 +57,12 @@ extension Supervisor {
     /// stop adapting it.
     func inspectReceiveBuffer(
         of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer,
-        _ offered: inout Offered, at index: Int
+        _ details: inout HandOverDetails, at index: Int
     ) {
         guard SocketFacts.isDatagram(descriptor) else {
             return offer.profileRefusal = .receiveBufferNotForThis
         }
-        offered.setReceiveBuffer(Int32(clamping: socket.receiveBuffer), at: index)
+        details.setReceiveBuffer(Int32(clamping: socket.receiveBuffer), at: index)
     }
 
     /// Call it before the owner is told that the socket is adopted.

@@ -8,7 +8,7 @@ struct RequestContext: ~Copyable {
     /// With a declaration.
     var declaration: Declaration?
     /// With a HandOver.
-    var offered = Offered()
+    var handOver = HandOverDetails()
     /// With a SaveState.
     var state: [UInt8] = []
 }

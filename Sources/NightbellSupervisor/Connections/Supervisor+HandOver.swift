@@ -44,7 +44,7 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         var context = RequestContext()
-        switch inspectOffered(handOver, uid: connection.credentials.uid, &context.offered) {
+        switch inspectHandOver(handOver, uid: connection.credentials.uid, &context.handOver) {
         case .success(let offers):
             let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
             feed(.message(.handOver(offers), from: client.id, key), &context)
@@ -56,8 +56,8 @@ extension Supervisor {
     }
 
     /// Inspects the descriptors in the packet.
-    private func inspectOffered(
-        _ handOver: WireHandOver, uid: uid_t, _ offered: inout Offered
+    private func inspectHandOver(
+        _ handOver: WireHandOver, uid: uid_t, _ details: inout HandOverDetails
     ) -> Result<[SocketOffer], InvalidMessage> {
         let descriptors = packet.descriptorNumbers
         let facts: [SocketFacts.Brief?]
@@ -74,15 +74,15 @@ extension Supervisor {
             guard let tag = SocketTag(socket.tag) else {
                 return .failure(InvalidMessage(wire: WireError(.invalidArgument, "unknown tag")))
             }
-            offered.names.append(socket.name)
+            details.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
             offer.isRouted = tag == .voip && offer.isSocket && SocketPath.isRouted(descriptors[index])
             if socket.hasProfile {
-                inspectProfile(of: socket, descriptors[index], &offer, uid: uid, &offered, at: index)
+                inspectProfile(of: socket, descriptors[index], &offer, uid: uid, &details, at: index)
             }
             if socket.receiveBuffer > 0, offer.profileRefusal == nil {
-                inspectReceiveBuffer(of: socket, descriptors[index], &offer, &offered, at: index)
+                inspectReceiveBuffer(of: socket, descriptors[index], &offer, &details, at: index)
             }
             offers.append(offer)
         }

@@ -17,13 +17,13 @@ extension Supervisor {
     /// - Parameter uid: the owner's.
     func inspectProfile(
         of socket: WireHandOver.Socket, _ descriptor: CInt, _ offer: inout SocketOffer, uid: uid_t,
-        _ offered: inout Offered, at index: Int
+        _ details: inout HandOverDetails, at index: Int
     ) {
         guard offer.tag == .voip, offer.isSocket, !offer.isListening else {
             return offer.profileRefusal = .profileNotForThis
         }
         if let problem = obstacle(to: descriptor, uid) {
-            offered.setProblem(problem, at: index)
+            details.setProblem(problem, at: index)
             return offer.profileRefusal = .profileNotForThis
         }
         let transport: Transport = offer.isStream ? .stream : .datagram
@@ -31,7 +31,7 @@ extension Supervisor {
             // Thousands of sockets may come with one each, and it is stored as received.
             let bytes: [UInt8] = try socket.profile.serializedBytes()
             guard bytes.count <= Self.longestProfile else {
-                offered.setProblem("a profile has at most \(Self.longestProfile) bytes", at: index)
+                details.setProblem("a profile has at most \(Self.longestProfile) bytes", at: index)
                 return offer.profileRefusal = .invalidProfile
             }
             let settings = try offload.settings(for: socket.profile, over: transport)
@@ -41,18 +41,18 @@ extension Supervisor {
             do {
                 _ = try Profile(settings, over: transport)
             } catch {
-                offered.setProblem("the profile \(settings.name): \(error)", at: index)
+                details.setProblem("the profile \(settings.name): \(error)", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
             if case .tcp = settings, TCPKeepAlive(of: descriptor) == nil {
-                offered.setProblem("the profile tcp: not a TCP connection", at: index)
+                details.setProblem("the profile tcp: not a TCP connection", at: index)
                 return offer.profileRefusal = .profileNotForThis
             }
-            offered.setProfile(
+            details.setProfile(
                 OfferedProfile(settings: settings, transport: transport, bytes: bytes), at: index)
             offer.hasProfile = true
         } catch let problem as ProfileProblem {
-            offered.setProblem(problem.message, at: index)
+            details.setProblem(problem.message, at: index)
             offer.profileRefusal = .invalidProfile
         } catch {
             offer.profileRefusal = .invalidProfile
