@@ -60,7 +60,7 @@ struct SleepPreparationTests {
         let client = try bench.register()
         var offer = SocketOffer(tag: .voip)
         offer.isRouted = true
-        _ = try bench.handOver(offer, from: client)
+        _ = bench.handOver(offer, from: client)
         #expect(bench.core.delaysSleep && bench.core.neededFacts.contains(.sleep))
         let other = try bench.register()
         beginSuspending(other)
