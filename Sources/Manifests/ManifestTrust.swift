@@ -42,6 +42,12 @@ enum ManifestTrust {
         return nil
     }
 
+    /// Whether the path itself is a link, to a file that exists or not.
+    static func isLink(_ path: String) -> Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFLNK
+    }
+
     private static func directory(of path: String) -> String {
         guard let end = path.lastIndex(of: "/") else { return "." }
         return end == path.startIndex ? "/" : String(path[..<end])

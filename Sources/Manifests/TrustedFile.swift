@@ -7,7 +7,7 @@ package enum TrustedFile {
     package struct Failure: Error, Sendable, Equatable {
         package let problem: String
         package let line: Int?
-        /// There is no such file.
+        /// There is no such file, and no link of this name either.
         package let isMissing: Bool
 
         init(_ problem: String, line: Int? = nil, isMissing: Bool = false) {
@@ -33,8 +33,9 @@ package enum TrustedFile {
             problem = found
             if problem == nil { bytes = try SmallFile.read(file, limit: limit) }
         } catch {
-            let message = SystemError.message(for: error.code)
-            throw Failure("cannot be read: \(message)", isMissing: error.code == ENOENT)
+            let isMissing = error.code == ENOENT
+            if isMissing, ManifestTrust.isLink(path) { throw Failure("is a link to a file that is missing") }
+            throw Failure("cannot be read: \(SystemError.message(for: error.code))", isMissing: isMissing)
         }
         if let problem { throw Failure(problem) }
         if let zero = bytes.firstIndex(of: 0) {

@@ -114,6 +114,10 @@ struct DaemonProcessTests {
         let fifo = directory.file("fifo")
         #expect(mkfifo(fifo, 0o644) == 0)
         #expect(try problem(fifo).contains("is not a file"))
+        // Defaults would apply unnoticed if a link to nothing counted as no file.
+        let link = directory.file("link")
+        #expect(symlink("gone.yaml", link) == 0)
+        #expect(try problem(link).contains("is a link to a file that is missing"))
     }
 
     @Test("An orderly stop thaws and notifies all clients")
