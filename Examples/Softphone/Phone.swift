@@ -220,7 +220,7 @@ final class Phone {
         guard repair != nil else { return }
         repair = nil
         eventLog.write("repair_postponed")
-        endRegistrationTask()
+        sleepUnregistered()
     }
 
     // MARK: Actions of the user agent

@@ -27,7 +27,8 @@ struct SleepState {
 ///   launch this program it is handed over to survive: the next process goes on with it.
 /// - Half of the registration's time is the keep-alive timeout; its handler registers again, with the next
 ///   `CSeq` and nonce count. So the other half is left in case the server is away. A phone that was launched sets a
-///   timeout before it is registered: without network it sleeps, and tries again each time.
+///   timeout before it is registered: without network it sleeps, and tries again each time. So does one with a server that
+///   does not answer, with the shortest timeout that there is.
 /// - Each call, each registration under way and each repair of the connection holds a background task: the
 ///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
 /// - A conversation that lasts is media: the time of background tasks would be over after three minutes. Short ones
@@ -146,8 +147,8 @@ extension Phone {
     private func timeIsNearlyUp(_ remaining: Duration) {
         eventLog.write("background_time_expiring", ["remaining_ms": .number(remaining.milliseconds)])
         hangUp()
+        if sleep.registrationTask != nil { sleepUnregistered() }
         postponeRepair()
-        endRegistrationTask()
     }
 
     private func supervisorLost(_ error: NightbellError) {
@@ -235,6 +236,21 @@ extension Phone {
         }
         sleep.keepAliveTimeout = timeout
         sleep.keepAliveSince = .now
+    }
+
+    /// Its registrar has not answered for as long as the phone may stay awake: the keep-alive handler asks again, as early as
+    /// the supervisor allows, because nothing else wakes a phone without a registration.
+    func sleepUnregistered() {
+        if let client = sleep.client, let timeout = sleep.keepAliveTimeout,
+            timeout > client.minimumKeepAliveTimeout
+        {
+            do throws(NightbellError) {
+                try wakeAtLeast(every: client.minimumKeepAliveTimeout, client)
+            } catch {
+                stayAwake(because: error)
+            }
+        }
+        endRegistrationTask()
     }
 
     func holdAwake(forCall callID: String) {

@@ -67,6 +67,14 @@ import Testing
         #expect(eventually(30) { report.count("taken_over") == 2 })
         try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
 
+        // Its registrar does not answer for longer than a task lasts: it is asked again as early as a keep-alive may run.
+        let shortest = report.count("\"timeout_ms\":2000")
+        #expect(eventually(60) { report.count("\"timeout_ms\":2000") > shortest })
+        let usual = report.count("\"timeout_ms\":4000")
+        #expect(server.run(atMost: 60) { report.count("\"timeout_ms\":4000") > usual })
+        #expect(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+        try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+
         // Its user quits it: it is gone, and is not launched again.
         try supervisor.quit(identifier)
         #expect(server.run(atMost: 30) { !server.isRegistered("alice") && supervisor.isGone(identifier) })
