@@ -62,6 +62,20 @@ private enum Script {
                 late("sleep", begin, 1.9)
             """
 
+    /// Looks around ten times a second, and answers on a TCP port, which it prints.
+    static let ticks =
+        imports + """
+            server = socket.create_server(("127.0.0.1", 0))
+            print("port", server.getsockname()[1], flush=True)
+            clients = []
+            while True:
+                for ready in select.select([server] + clients, [], [], 0.1)[0]:
+                    if ready == server:
+                        clients.append(server.accept()[0])
+                    else:
+                        ready.sendall(ready.recv(1000))
+            """
+
     /// A parent that waits for its child, which answers lines.
     static let family =
         imports + """
@@ -82,7 +96,7 @@ struct UnmodifiedTests {
 
     init() throws { fixture = try Fixture() }
 
-    private func run(_ script: String, _ options: String...) throws -> Program {
+    private func run(_ script: String, _ options: [String] = []) throws -> Program {
         try Program(
             "nightbell",
             [
@@ -103,9 +117,11 @@ struct UnmodifiedTests {
 
     private func process() throws -> pid_t { pid_t(try #require(try shown()["process_id"] as? Int)) }
 
-    /// Starts the echo server and connects to it.
-    private func echo() throws -> (program: Program, connection: EchoConnection) {
-        let program = try run(Script.echo)
+    /// Starts an echo server and connects to it.
+    private func echo(
+        _ script: String = Script.echo, _ options: [String] = []
+    ) throws -> (program: Program, connection: EchoConnection) {
+        let program = try run(script, options)
         try program.wrote("port ")
         try program.wrote("\n")
         let port = try #require(
@@ -169,6 +185,27 @@ struct UnmodifiedTests {
         // A busy machine delays single ones, asleep or not.
         #expect(all[all.count / 2] <= 50, "\(all)")
         #expect(all.allSatisfy { $0 <= 1_000 }, "\(all)")
+    }
+
+    @Test("A program that only looks around stays awake, and sleeps if its timers are ignored")
+    func ticks() throws {
+        let (program, connection) = try echo(Script.ticks, ["--idle", "500ms", "--timers", "ignore"])
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            #expect(try connection.echoes("request \(round)"), "\(program.errors)")
+        }
+        program.send(signal: SIGTERM)
+        #expect(try program.outcome().code == 128 + SIGTERM)
+        #expect(try eventually { try fixture.nightbell("show", "program").code == 4 })
+
+        let exact = try run(Script.ticks, ["--idle", "500ms"])
+        try exact.wrote("port ")
+        var last: [String: Any] = [:]
+        let isExplained = try eventually(within: 30_000) {
+            last = try shown()
+            return (last["state_detail"] as? String)?.contains("wakes up by itself") == true
+        }
+        #expect(isExplained && last["state"] as? String == "active", "\(last)")
     }
 
     @Test("Its processes sleep and wake together")

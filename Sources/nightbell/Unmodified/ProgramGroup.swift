@@ -89,15 +89,34 @@ struct GroupLook {
         return threads
     }
 
-    /// A thread that has run since the earlier look, or has come or gone; nil: none.
-    func changed(since earlier: GroupLook) -> pid_t? {
+    /// Something that has happened between two looks.
+    struct Change {
+        /// A thread that has run, has come or gone.
+        let thread: pid_t
+        /// It has only woken up by itself, looked around and waits again: how often a second. nil: it has done more.
+        let ticksPerSecond: Int?
+    }
+
+    /// The most telling change since an earlier look; nil: none.
+    ///
+    /// - Parameter ignoresTicks: whether threads that have only woken up by themselves do not count.
+    func change(since earlier: GroupLook, ignoresTicks: Bool) -> Change? {
         let (before, after) = (earlier.threads, threads)
+        var tick: Change?
         for (id, thread) in after {
-            guard let old = before[id], let activity = thread.activity, activity == old.activity,
-                thread.state == old.state
-            else { return id }
+            guard let old = before[id] else { return Change(thread: id, ticksPerSecond: nil) }
+            if thread.activity != nil, thread.activity == old.activity, thread.state == old.state {
+                continue
+            }
+            guard let rate = thread.ticksPerSecond(since: old, within: at - earlier.at) else {
+                return Change(thread: id, ticksPerSecond: nil)
+            }
+            tick = Change(thread: id, ticksPerSecond: rate)
         }
-        return before.keys.first { after[$0] == nil }
+        if let gone = before.keys.first(where: { after[$0] == nil }) {
+            return Change(thread: gone, ticksPerSecond: nil)
+        }
+        return ignoresTicks ? nil : tick
     }
 
     /// Why the program must stay awake, whatever it has done; nil: it need not.
@@ -145,4 +164,22 @@ struct GroupLook {
 extension ProcessLook.Thread {
     /// It has ended, and others of its process go on.
     fileprivate var hasEnded: Bool { schedulerState == "Z" || schedulerState == "X" }
+
+    /// How often the thread has run between two looks, if it did nothing but look around: it waits as before, with a timeout, and
+    /// has hardly used a processor. nil: it has done more.
+    ///
+    /// - Parameter time: between the looks, in nanoseconds.
+    fileprivate func ticksPerSecond(since old: Self, within time: Int64) -> Int? {
+        switch end {
+        case .after, .at: break
+        case .never, .unknown: return nil
+        }
+        guard time > 0, interests == old.interests, let activity, let before = old.activity,
+            activity.runs >= before.runs, activity.nanoseconds >= before.nanoseconds,
+            case .blocked(let call) = state, case .blocked(let oldCall) = old.state, call.kind == oldCall.kind
+        else { return nil }
+        let rate = Double(activity.runs - before.runs) * 1e9 / Double(time)
+        let share = Double(activity.nanoseconds - before.nanoseconds) / Double(time)
+        return rate <= 100 && share <= 0.02 ? Int(rate.rounded(.up)) : nil
+    }
 }

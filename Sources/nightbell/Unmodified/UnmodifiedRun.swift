@@ -213,7 +213,9 @@ final class UnmodifiedRun {
             waits.take(&resolved.processes, at: look.at)
             if let obstacle = resolved.obstacle { return stayAwake(obstacle) }
             guard let last else { return state = .awake(nextLook: now + idle, last: look) }
-            if let thread = look.changed(since: last) { return stayAwake("thread \(thread) runs") }
+            if let change = look.change(since: last, ignoresTicks: !options.wakesForTimers) {
+                return stayAwake(after: change)
+            }
             try sleep(look, resolved)
         } catch let failure as ProgramGroup.Failure {
             stayAwake(failure.reason)
@@ -224,6 +226,12 @@ final class UnmodifiedRun {
             wakeSet.clear()
             stayAwake("the supervisor refuses: \(error)")
         }
+    }
+
+    private func stayAwake(after change: GroupLook.Change) {
+        guard let rate = change.ticksPerSecond else { return stayAwake("thread \(change.thread) runs") }
+        let often = rate <= 1 ? "once a second" : "\(rate) times a second"
+        stayAwake("thread \(change.thread) wakes up by itself, up to \(often)")
     }
 
     /// The next pair of looks comes the later, the longer the program has been awake.
