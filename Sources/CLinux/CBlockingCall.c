@@ -1,4 +1,6 @@
 #include "CBlockingCall.h"
+#include <limits.h>
+#include <linux/limits.h>
 #include <sys/syscall.h>
 
 enum clinux_blocking_call clinux_blocking_call(long number) {
@@ -63,5 +65,26 @@ enum clinux_blocking_call clinux_blocking_call(long number) {
         return clinux_call_ring;
     default:
         return clinux_call_other;
+    }
+}
+
+int clinux_may_be_cut_short(long number, const uint64_t arguments[6], int is_pipe) {
+    enum { wait_all = 0x100, wait_for_one = 0x10000 };
+    switch (number) {
+    case SYS_write:
+        return is_pipe ? arguments[2] > PIPE_BUF : arguments[2] > 1;
+    case SYS_writev:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+        return 1;
+    case SYS_recvfrom:
+        return (arguments[3] & wait_all) != 0;
+    case SYS_recvmsg:
+        return (arguments[2] & wait_all) != 0;
+    case SYS_recvmmsg:
+        return arguments[2] > 1 && (arguments[3] & wait_for_one) == 0;
+    default:
+        return 0;
     }
 }

@@ -13,28 +13,40 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static int read_result(pid_t thread, long *result) {
+// A system call that has been interrupted, as far as its registers still have it.
+struct pending_call {
+    long number;
+    long result;
+    // All but the first.
+    uint64_t arguments[5];
+};
+
+static int read_call(pid_t thread, struct pending_call *call) {
 #if defined(__x86_64__)
     struct user_regs_struct registers;
     struct iovec all = {&registers, sizeof registers};
     if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &all) != 0) return -1;
-    *result = (long)registers.rax;
+    *call = (struct pending_call){
+        .number = (long)registers.orig_rax, .result = (long)registers.rax,
+        .arguments = {registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9}};
     return 0;
 #elif defined(__aarch64__)
     struct user_regs_struct registers;
     struct iovec all = {&registers, sizeof registers};
     if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &all) != 0) return -1;
-    *result = (long)registers.regs[0];
+    *call = (struct pending_call){.number = (long)registers.regs[8], .result = (long)registers.regs[0]};
+    for (int index = 0; index < 5; index++) call->arguments[index] = registers.regs[index + 1];
     return 0;
 #else
     (void)thread;
-    (void)result;
+    (void)call;
     errno = ENOSYS;
     return -1;
 #endif
 }
 
-int clinux_pending_result(pid_t thread, long *result) {
+// Stops a thread, which PTRACE_DETACH lets go on.
+static int stop(pid_t thread) {
     if (ptrace(PTRACE_SEIZE, thread, 0, 0) != 0) return -1;
     if (ptrace(PTRACE_INTERRUPT, thread, 0, 0) != 0) {
         // It has ended meanwhile, or is about to: there is nothing to detach from.
@@ -52,7 +64,43 @@ int clinux_pending_result(pid_t thread, long *result) {
         return -1;
     }
     waitid(P_PID, (id_t)thread, &information, WSTOPPED | WNOHANG | __WALL);
-    int status = read_result(thread, result);
+    return 0;
+}
+
+int clinux_pending_result(pid_t thread, long *result) {
+    if (stop(thread) != 0) return -1;
+    struct pending_call call;
+    int status = read_call(thread, &call);
+    int code = errno;
+    ptrace(PTRACE_DETACH, thread, 0, 0);
+    *result = call.result;
+    errno = code;
+    return status;
+}
+
+static int set_timeout(pid_t thread, uint64_t address, int64_t unit, int64_t end) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    int64_t left = end - ((int64_t)time.tv_sec * 1000000000 + time.tv_nsec);
+    if (left < 0) left = 0;
+    int64_t timeout[] = {left / 1000000000, left % 1000000000 / unit};
+    struct iovec local = {timeout, sizeof timeout};
+    struct iovec remote = {(void *)(uintptr_t)address, sizeof timeout};
+    return process_vm_writev(thread, &local, 1, &remote, 1, 0) == sizeof timeout ? 0 : -1;
+}
+
+int clinux_end_wait_at(
+    pid_t thread, long number, const uint64_t arguments[6], uint64_t address, int64_t unit, int64_t end
+) {
+    if (stop(thread) != 0) return -1;
+    struct pending_call call;
+    int status = read_call(thread, &call);
+    if (status == 0) {
+        int is_same = call.number == number && memcmp(call.arguments, arguments + 1, sizeof call.arguments) == 0;
+        // It goes on, and with what its memory says.
+        status = is_same && call.result <= -512 && call.result >= -514 ? set_timeout(thread, address, unit, end) : -1;
+        if (!is_same) errno = ESRCH;
+    }
     int code = errno;
     ptrace(PTRACE_DETACH, thread, 0, 0);
     errno = code;

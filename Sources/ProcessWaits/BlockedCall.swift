@@ -130,12 +130,19 @@ extension BlockedCall {
         }
     }
 
-    /// Whether other processes can watch what it waits for, or make it end.
-    package var mayTakeInput: Bool {
-        switch kind {
-        case .epoll, .poll, .select, .read, .accept, .signal, .child: true
-        case .write, .futex, .sleep, .restarted, .ring, .other: false
+    /// Whether a stop may make it return with a part of what it reads or writes.
+    package func mayBeCutShort(isPipe: Bool) -> Bool {
+        guard arguments.count == 6 else { return false }
+        return unsafe clinux_may_be_cut_short(number, arguments, isPipe ? 1 : 0) != 0
+    }
+
+    /// The timeout in the memory of the process of a call that a stop prolongs: the kernel writes there how much is left of it
+    /// when the stop begins, and goes on with that when it ends.
+    package var prolongedTimeout: (address: UInt64, unit: Timeout.Unit)? {
+        guard kind == .poll || kind == .select, case .atAddress(let address, let unit, nil) = timeout else {
+            return nil
         }
+        return (address, unit)
     }
 }
 

@@ -76,12 +76,14 @@ package struct ProcessLook: Sendable {
         guard let name = ProcFS.name(pid) else { return nil }
         var look = ProcessLook(
             pid: pid, name: name, threads: [], descriptors: [:], tracer: ProcFS.tracerPID(pid),
-            hasMemory: ProcFS.residentBytes(pid) ?? 0 > 0)
+            hasMemory: false)
         for id in try ProcFS.readThreadIdentifiers(pid).sorted() {
             guard let statistics = try ProcFS.readStatistics(pid, thread: id) else { continue }
             look.threads.append(thread(id, of: pid, statistics.state, detail))
         }
         guard !look.threads.isEmpty else { return nil }
+        // The first thread may have ended before the others.
+        look.hasMemory = look.threads.contains { ProcFS.residentBytes($0.id) ?? 0 > 0 }
         look.lookAtDescriptors(detail)
         return look
     }
@@ -97,19 +99,19 @@ package struct ProcessLook: Sendable {
             schedulerState: schedulerState,
             activity: (try? SmallFile.read(directory + "/schedstat")).flatMap { Activity($0) })
         guard case .blocked(let call) = thread.state else { return thread }
-        thread.end = end(of: call, in: pid)
+        thread.end = end(of: call, in: id)
         thread.timeout = thread.end.remaining
         thread.watch(call, in: pid, detail)
         return thread
     }
 
-    private static func end(of call: BlockedCall, in pid: pid_t) -> WaitEnd {
+    private static func end(of call: BlockedCall, in thread: pid_t) -> WaitEnd {
         switch call.timeout {
         case .never: return .never
         case .unknown: return .unknown
         case .after(let duration): return .after(duration)
         case .atAddress(let address, let unit, let clock):
-            guard let bytes = memory(of: pid, at: address, 16) else { return .unknown }
+            guard let bytes = memory(of: thread, at: address, 16) else { return .unknown }
             let numbers = [0, 8].map { start in
                 (0..<8).reduce(Int64(0)) { $0 | Int64(bytes[start + $1]) << (8 * Int64($1)) }
             }
@@ -120,30 +122,37 @@ package struct ProcessLook: Sendable {
         }
     }
 
-    fileprivate static func memory(of pid: pid_t, at address: UInt64, _ count: Int) -> [UInt8]? {
+    fileprivate static func memory(of thread: pid_t, at address: UInt64, _ count: Int) -> [UInt8]? {
         var bytes = [UInt8](repeating: 0, count: count)
         let read = unsafe bytes.withUnsafeMutableBytes {
-            unsafe clinux_read_memory(pid, address, $0.baseAddress, count)
+            unsafe clinux_read_memory(thread, address, $0.baseAddress, count)
         }
         return read == count ? bytes : nil
     }
 
     private mutating func lookAtDescriptors(_ detail: Detail) {
-        let watched = Set(threads.flatMap(\.watched))
+        for thread in threads {
+            // Its own: it may share none with the others.
+            for number in thread.watched where descriptors[number] == nil {
+                descriptors[number] = descriptor(number, of: thread.id)
+            }
+        }
         switch detail {
-        case .waits:
-            for number in watched { descriptors[number] = descriptor(number) }
+        case .waits: return
         case .all:
             guard let names = try? SmallFile.names(in: "/proc/\(pid)/fd") else { return }
             for number in names.compactMap({ CInt($0) }) {
-                guard let descriptor = descriptor(number) else { continue }
-                if watched.contains(number) || descriptor == .ring { descriptors[number] = descriptor }
+                if descriptors[number] == nil, let descriptor = descriptor(number, of: pid),
+                    descriptor == .ring
+                {
+                    descriptors[number] = descriptor
+                }
             }
         }
     }
 
-    private func descriptor(_ number: CInt) -> OpenDescriptor? {
-        (try? readLink("/proc/\(pid)/fd/\(number)")).map { OpenDescriptor(link: $0) }
+    private func descriptor(_ number: CInt, of thread: pid_t) -> OpenDescriptor? {
+        (try? readLink("/proc/\(pid)/task/\(thread)/fd/\(number)")).map { OpenDescriptor(link: $0) }
     }
 }
 
@@ -177,8 +186,8 @@ extension ProcessLook.Thread {
         }
         switch call.list {
         case nil: break
-        case .entries(let address, let count): watchEntries(address, min(count, Self.mostDescriptors), pid)
-        case .sets(let addresses, let count): watchSets(addresses, min(count, Self.mostDescriptors), pid)
+        case .entries(let address, let count): watchEntries(address, min(count, Self.mostDescriptors))
+        case .sets(let addresses, let count): watchSets(addresses, min(count, Self.mostDescriptors))
         }
     }
 
@@ -189,8 +198,8 @@ extension ProcessLook.Thread {
     }
 
     /// `struct pollfd`: a descriptor, which is left out if it is negative, and two masks.
-    private mutating func watchEntries(_ address: UInt64, _ count: Int, _ pid: pid_t) {
-        guard count > 0, let bytes = ProcessLook.memory(of: pid, at: address, 8 * count) else { return }
+    private mutating func watchEntries(_ address: UInt64, _ count: Int) {
+        guard count > 0, let bytes = ProcessLook.memory(of: id, at: address, 8 * count) else { return }
         for entry in stride(from: 0, to: 8 * count, by: 8) {
             let number = (0..<4).reduce(UInt32(0)) { $0 | UInt32(bytes[entry + $1]) << (8 * UInt32($1)) }
             guard CInt(bitPattern: number) >= 0 else { continue }
@@ -199,12 +208,12 @@ extension ProcessLook.Thread {
         }
     }
 
-    private mutating func watchSets(_ addresses: [UInt64], _ count: Int, _ pid: pid_t) {
+    private mutating func watchSets(_ addresses: [UInt64], _ count: Int) {
         let length = (count + 63) / 64 * 8
         guard length > 0 else { return }
         let events = [EPOLLIN.rawValue, EPOLLOUT.rawValue, EPOLLPRI.rawValue]
         for (address, events) in zip(addresses, events) where address != 0 {
-            guard let set = ProcessLook.memory(of: pid, at: address, length) else { continue }
+            guard let set = ProcessLook.memory(of: id, at: address, length) else { continue }
             for number in 0..<count where set[number / 8] & 1 << UInt8(number % 8) != 0 {
                 add(CInt(number), events)
             }

@@ -19,6 +19,8 @@ package struct SleepAssessment: Sendable, Hashable {
         case unknownEnd(pid_t)
         case asynchronous
         case device(pid_t, String)
+        /// It would return from a call with a part of what it is to read or write.
+        case cutShort(pid_t)
         /// It waits for something that no other process can wait for.
         case notPollable(pid_t, String)
         /// It is not idle for as long as a sleep would need to be worth while.
@@ -103,6 +105,8 @@ package struct SleepAssessment: Sendable, Hashable {
                 for number in thread.watched {
                     if case .file(let path) = look.descriptors[number] { add(.notPollable(thread.id, path)) }
                 }
+                let isPipe = thread.watched.allSatisfy { look.descriptors[$0] == .pipe }
+                if call.mayBeCutShort(isPipe: isPipe) { add(.cutShort(thread.id)) }
             case .restarted: add(.unknownEnd(thread.id))
             case .ring: add(.asynchronous)
             case .other(let number): add(.unknownCall(thread.id, number: number))

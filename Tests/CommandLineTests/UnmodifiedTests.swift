@@ -76,6 +76,35 @@ private enum Script {
                         ready.sendall(ready.recv(1000))
             """
 
+    /// Answers each line, and waits in `select` for three seconds meanwhile, which the kernel prolongs by each freeze.
+    static let prolonged =
+        imports + """
+            def waiting():
+                begin = time.monotonic()
+                select.select([], [], [], 3)
+                print("late by", int(1000 * (time.monotonic() - begin - 3)), "ms", flush=True)
+            threading.Thread(target=waiting, daemon=True).start()
+            print("ready", flush=True)
+            for line in sys.stdin.buffer:
+                print("answer", line.decode().strip(), flush=True)
+            """
+
+    /// Waits for all of eight bytes, and then writes more to its child than that has room for.
+    static let halves =
+        imports + """
+            (reading, writing) = os.pipe()
+            stdin = socket.socket(fileno=0)
+            print("ready", flush=True)
+            select.select([stdin], [], [])
+            print("got", len(stdin.recv(8, socket.MSG_WAITALL)), flush=True)
+            if os.fork() == 0:
+                os.read(0, 1)
+                os.close(writing)
+                while os.read(reading, 100000): pass
+                os._exit(0)
+            print("wrote", os.write(writing, bytes(200000)), flush=True)
+            """
+
     /// A parent that waits for its child, which answers lines.
     static let family =
         imports + """
@@ -219,6 +248,55 @@ struct UnmodifiedTests {
         program.endInput()
         #expect(try program.outcome().code == 8)
         #expect(program.output.contains("child ended with 7"))
+    }
+
+    @Test("A select that sleeping prolongs ends when it would have ended")
+    func prolonged() throws {
+        let program = try run(Script.prolonged)
+        try program.wrote("ready")
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            try program.say("\(round)")
+            try program.wrote("answer \(round)\n")
+        }
+        try program.wrote(" ms\n")
+        let line = program.output.split(separator: "\n").first { $0.hasPrefix("late by") }
+        let late = try #require(line?.split(separator: " ").dropFirst(2).first.flatMap { Int($0) })
+        print("late by \(late) ms")
+        #expect(late < 300)
+    }
+
+    @Test("A program stays awake in the middle of reading and writing")
+    func halves() throws {
+        func staysAwake() throws {
+            var last: [String: Any] = [:]
+            let isExplained = try eventually(within: 30_000) {
+                last = try shown()
+                return (last["state_detail"] as? String)?.contains("in the middle") == true
+            }
+            #expect(isExplained && last["state"] as? String == "active", "\(last)")
+        }
+        let program = try run(Script.halves)
+        try program.wrote("ready")
+        try fixture.reaches("suspended", "program")
+        try program.say("123")
+        try staysAwake()
+        try program.say("567")
+        try program.wrote("got 8\n")
+        try staysAwake()
+        try program.say("")
+        try program.wrote("wrote 200000\n")
+    }
+
+    @Test("A child that is killed while the program sleeps wakes its parent")
+    func childKilled() throws {
+        let program = try run(Script.family)
+        try program.wrote("ready")
+        try fixture.reaches("suspended", "program")
+        let child = try #require(ProcFS.children(try process()).first)
+        kill(child, SIGKILL)
+        #expect(try program.outcome().code == 8)
+        #expect(program.output.contains("child ended with -9"))
     }
 
     @Test("A worker that is killed while the program sleeps leaves it asleep, to be woken by the next one")

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stdint.h>
+
 // The system calls in which threads of programs usually wait, by what they wait for.
 enum clinux_blocking_call {
     clinux_call_other,
@@ -25,3 +27,7 @@ enum clinux_blocking_call {
 
 // Classifies a system call of this architecture by its number.
 enum clinux_blocking_call clinux_blocking_call(long number);
+
+// Whether a blocked call that reads or writes may have done a part of its work: a stop would make it return with that part
+// only, which its program may never have seen.
+int clinux_may_be_cut_short(long number, const uint64_t arguments[6], int is_pipe);

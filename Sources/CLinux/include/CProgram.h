@@ -18,6 +18,26 @@ static inline int clinux_get_descriptor(int pidfd, int descriptor) {
 // thread nor its parent notices. 0, or -1 and errno.
 int clinux_pending_result(pid_t thread, long *result);
 
+// Sets the end of a wait that a stop has interrupted and that goes on with the rest of its timeout: ppoll and select, which
+// a stop prolongs otherwise. `address`, `unit`: of the timeout in the memory of the process, and nanoseconds in its second
+// number; `end`: in nanoseconds of CLOCK_MONOTONIC. The thread is stopped for a moment. 0; -1: it does not wait in this call
+// any more, or errno.
+int clinux_end_wait_at(
+    pid_t thread, long number, const uint64_t arguments[6], uint64_t address, int64_t unit, int64_t end);
+
+// Whether two threads have the same descriptors. 1 or 0; -1 and errno.
+static inline int clinux_have_same_descriptors(pid_t thread, pid_t other) {
+    enum { kcmp_files = 2 };
+    int result = (int)syscall(SYS_kcmp, thread, other, kcmp_files, 0, 0);
+    return result < 0 ? -1 : result == 0;
+}
+
+// pidfd_open(2) of a thread (Linux 6.9): a descriptor, or -1 and errno.
+static inline int clinux_pidfd_open_thread(pid_t thread) {
+    enum { pidfd_thread = 0200 };
+    return (int)syscall(SYS_pidfd_open, thread, pidfd_thread);
+}
+
 // When a thread that does not run ran last, in nanoseconds of the scheduler's clock; -1: that cannot be known.
 int64_t clinux_ran_until(pid_t process, pid_t thread);
 

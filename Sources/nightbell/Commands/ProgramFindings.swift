@@ -154,6 +154,8 @@ enum ProgramFindings {
         case .asynchronous: "it uses io_uring, which nothing else can watch"
         case .device(let thread, let path): "thread \(thread) waits for \(path)"
         case .notPollable(let thread, let path): "thread \(thread) reads or writes \(path)"
+        case .cutShort(let thread):
+            "thread \(thread) is in the middle of reading or writing, and would return with a part of it"
         case .neverIdle(let runs): "it is never idle for a second: its threads run \(runs) times in one"
         }
     }

@@ -148,7 +148,8 @@ struct GroupLook {
             else { return thread.hasEnded && before[id]?.hasEnded ?? false }
             // The freeze itself makes a thread run, once. One that was woken at that moment has run once as well, and holds
             // what it was woken for.
-            return runs <= oldRuns + 1 && (!call.mayTakeInput || Self.isInterrupted(id))
+            // The end of a sleep is a timer's, which is watched.
+            return runs <= oldRuns + 1 && (call.kind == .sleep || Self.isInterrupted(id))
         }
     }
 

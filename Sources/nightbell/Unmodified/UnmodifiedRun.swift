@@ -40,6 +40,8 @@ final class UnmodifiedRun {
     private var shortSleeps = 0
     private var reason = ""
     private var isClosed = false
+    /// Waits that sleeping prolongs, and when they are to end, in nanoseconds of `CLOCK_MONOTONIC`.
+    private var prolonged: [(thread: pid_t, call: BlockedCall, end: Int64)] = []
 
     /// - Parameter arguments: the program and its arguments.
     /// - Throws: `NightbellError`, or `SystemError`.
@@ -193,12 +195,20 @@ final class UnmodifiedRun {
             // The supervisor has thawed it already if it was woken.
             try? client.enterForeground()
             wakeSet.clear()
+            for wait in prolonged { Self.end(wait.call, of: wait.thread, at: wait.end) }
             let isShort = now - asleepSince < options.idle.nanoseconds
             shortSleeps = isShort ? min(shortSleeps + 1, 5) : 0
         }
         guard !isClosed else { return }
         awakeSince = now
         state = .awake(nextLook: now + (options.idle.nanoseconds << Int64(shortSleeps)) / 4, last: nil)
+    }
+
+    /// Has a wait that sleeping has prolonged end when it would have ended.
+    private static func end(_ call: BlockedCall, of thread: pid_t, at end: Int64) {
+        guard let (address, unit) = call.prolongedTimeout else { return }
+        // It fails if the wait has ended.
+        _ = unsafe clinux_end_wait_at(thread, call.number, call.arguments, address, unit.rawValue, end)
     }
 
     private static let longestPause: Int64 = 30_000_000_000
@@ -246,7 +256,7 @@ final class UnmodifiedRun {
     /// - Throws: `WakeSet.Obstacle`, or the supervisor's `NightbellError`.
     private func sleep(_ look: GroupLook, _ resolved: GroupLook) throws {
         if options.wakesForTimers, try addTimers(resolved) { return }
-        try wakeSet.add(resolved, refusesTimeouts: options.wakesForTimers)
+        try wakeSet.add(resolved, first: child.pid, refusesTimeouts: options.wakesForTimers)
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
@@ -260,6 +270,7 @@ final class UnmodifiedRun {
 
     /// - Returns: whether the program wakes up by itself before long: then it is left awake.
     private func addTimers(_ look: GroupLook) throws(WakeSet.Obstacle) -> Bool {
+        prolonged.removeAll()
         var earliest: [CInt: (time: Int64, thread: pid_t)] = [:]
         var offsets: [CInt: Int64?] = [:]
         for process in look.processes {
@@ -275,6 +286,9 @@ final class UnmodifiedRun {
                 case .unknown:
                     throw WakeSet.Obstacle(reason: "when thread \(thread.id) goes on cannot be seen")
                 case .at(let time, let clock):
+                    if case .blocked(let call) = thread.state, call.prolongedTimeout != nil {
+                        prolonged.append((thread.id, call, time))
+                    }
                     if time < earliest[clock]?.time ?? .max { earliest[clock] = (time, thread.id) }
                 }
             }

@@ -7,7 +7,7 @@ import ProcessWaits
 /// wait for, with the events that they wait for, and timers for the ends of their waits.
 final class WakeSet {
     private let epoll: OwnedDescriptor
-    /// Duplicates and timers, to be closed. Members leave the set only when all duplicates are closed.
+    /// Duplicates, timers and pidfds, to be closed. Members leave the set only when all duplicates are closed.
     private var members: [CInt] = []
 
     init() throws(SystemError) {
@@ -22,27 +22,59 @@ final class WakeSet {
     /// A thread's wait that cannot be watched.
     struct Obstacle: Error { let reason: String }
 
-    /// - Parameter refusesTimeouts: whether a call with a timeout that only its socket has must end in time.
-    func add(_ look: GroupLook, refusesTimeouts: Bool) throws(Obstacle) {
+    /// Threads that share their descriptors, by the one of them that is asked for these.
+    private typealias Waits = [pid_t: (interests: [CInt: UInt32], direct: Set<CInt>)]
+
+    /// - Parameters:
+    ///   - first: the process with a parent that notices its end.
+    ///   - refusesTimeouts: whether a call with a timeout that only its socket has must end in time.
+    func add(_ look: GroupLook, first: pid_t, refusesTimeouts: Bool) throws(Obstacle) {
         for process in look.processes {
-            var interests: [CInt: UInt32] = [:]
-            var direct: Set<CInt> = []
-            for thread in process.threads {
+            var waits: Waits = [:]
+            for thread in process.threads where !thread.interests.isEmpty {
+                let isOfProcess =
+                    thread.id == process.pid || clinux_have_same_descriptors(process.pid, thread.id) == 1
+                var (interests, direct) = waits[isOfProcess ? process.pid : thread.id] ?? ([:], [])
                 interests.merge(thread.interests) { $0 | $1 }
                 if refusesTimeouts, thread.waitsForOne { direct.formUnion(thread.interests.keys) }
+                waits[isOfProcess ? process.pid : thread.id] = (interests, direct)
             }
-            guard !interests.isEmpty else { continue }
-            let handle: ProcessHandle
-            do throws(SystemError) {
-                handle = try ProcessHandle(opening: process.pid)
-            } catch {
-                throw Obstacle(reason: "process \(process.pid) cannot be opened: \(error)")
+            // The death of a child, which can happen even now, is for its parent to notice.
+            if process.pid != first, waits[process.pid] == nil { waits[process.pid] = ([:], []) }
+            for (thread, (interests, direct)) in waits {
+                let handle = try open(thread, of: process.pid)
+                if thread == process.pid, thread != first { try watch(handle) }
+                for (descriptor, events) in interests {
+                    let duplicate = try add(descriptor, events, of: handle, process)
+                    guard direct.contains(descriptor), Self.hasTimeout(duplicate) else { continue }
+                    throw Obstacle(
+                        reason: "its socket \(descriptor) has a timeout (SO_RCVTIMEO or SO_SNDTIMEO)")
+                }
             }
-            for (descriptor, events) in interests {
-                let duplicate = try add(descriptor, events, of: handle, process)
-                guard direct.contains(descriptor), Self.hasTimeout(duplicate) else { continue }
-                throw Obstacle(reason: "its socket \(descriptor) has a timeout (SO_RCVTIMEO or SO_SNDTIMEO)")
+        }
+    }
+
+    /// - Returns: a pidfd.
+    private func open(_ thread: pid_t, of process: pid_t) throws(Obstacle) -> CInt {
+        do throws(SystemError) {
+            let handle = try systemCall("pidfd_open") {
+                thread == process ? clinux_pidfd_open(process) : clinux_pidfd_open_thread(thread)
             }
+            members.append(handle)
+            return handle
+        } catch {
+            throw Obstacle(
+                reason: thread == process
+                    ? "process \(process) cannot be opened: \(error)"
+                    : "thread \(thread), which has descriptors of its own, cannot be opened: \(error)")
+        }
+    }
+
+    private func watch(_ handle: CInt) throws(Obstacle) {
+        do throws(SystemError) {
+            try insert(handle, EPOLLIN.rawValue)
+        } catch {
+            throw Obstacle(reason: "its processes cannot be watched: \(error)")
         }
     }
 
@@ -56,11 +88,10 @@ final class WakeSet {
     }
 
     private func add(
-        _ descriptor: CInt, _ events: UInt32, of handle: borrowing ProcessHandle, _ process: ProcessLook
+        _ descriptor: CInt, _ events: UInt32, of handle: CInt, _ process: ProcessLook
     ) throws(Obstacle) -> CInt {
-        let pidfd = handle.pidfdValue
         do throws(SystemError) {
-            let duplicate = try systemCall("pidfd_getfd") { clinux_get_descriptor(pidfd, descriptor) }
+            let duplicate = try systemCall("pidfd_getfd") { clinux_get_descriptor(handle, descriptor) }
             members.append(duplicate)
             try insert(duplicate, events)
             return duplicate
