@@ -197,11 +197,13 @@ let package = Package(
         // scripts/build-phone links one without.
         .executableTarget(name: "nightbell-phone", dependencies: ["CPhone"]),
         .executableTarget(name: "nightbell-echo"),
+        .target(name: "CTorture"),
+        .executableTarget(name: "nightbell-torture", dependencies: ["CTorture"]),
         .target(
             name: "LoadTester",
             dependencies: [
-                "CChat", "CFloors", "CPhone", "LinuxSystem", "Nightbell", "NightbellCore", "NightbellWire",
-                "Presentation", "SIPKit", "Simulation",
+                "CChat", "CFloors", "CPhone", "CTorture", "LinuxSystem", "Nightbell", "NightbellCore",
+                "NightbellWire", "Presentation", "SIPKit", "Simulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

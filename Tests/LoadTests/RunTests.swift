@@ -120,6 +120,32 @@ struct RunTests {
         #expect(told.page.contains("Latency by percentile"))
     }
 
+    @Test("torture", .enabled(if: isRoot, "needs cgroups"))
+    func torture() throws {
+        let told = try run("torture --cycles 150 --programs 10 --kills 2")
+        expectUnharmed(told)
+        #expect(try #require(told.number("called_asleep")) > 0)
+        #expect(try #require(told.number("free.calls")) > 0)
+        #expect(try #require(told.number("unmodified.timers")) > 0)
+        expectNumbers(told, "late", "called_freezing", "unmodified.latest_ms", "free.latest_ms")
+    }
+
+    /// Each would be lost if another one's call did not wake the program: alone, it is on its own.
+    @Test(
+        "torture of one kind", .enabled(if: isRoot, "needs cgroups"),
+        arguments: ["unshared", "mortal", "exclusive", "duplicate", "condition"])
+    func torture(kind: String) throws {
+        expectUnharmed(try run("torture --cycles 12 --programs 2 --kind \(kind)"))
+    }
+
+    private func expectUnharmed(_ told: Told) {
+        for name in ["lost", "noticed", "left_frozen"] {
+            #expect(told.number(name) == 0, "\(name): \(told.json["faults"] ?? "")")
+        }
+        // A busy machine makes single timers late by some milliseconds.
+        #expect(told.number("unmodified.latest_ms").map { $0 < 1_000 } == true, "\(told.json)")
+    }
+
     @Test("storm")
     func storm() throws {
         let told = try run("storm --clients 10 --rounds 2 --suspend \(Self.method)")

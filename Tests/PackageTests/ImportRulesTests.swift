@@ -40,7 +40,8 @@ struct ImportRulesTests {
         "StatusReports": ["Nightbell", "Presentation"],
         "SIPKit": ["Crypto", "Glibc"],
         "LoadTester": edge.union([
-            "ArgumentParser", "CChat", "CFloors", "CPhone", "Histogram", "LinuxSystem", "Nightbell",
+            "ArgumentParser", "CChat", "CFloors", "CPhone", "CTorture", "Histogram", "LinuxSystem",
+            "Nightbell",
             "NightbellCore", "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
@@ -58,7 +59,8 @@ struct ImportRulesTests {
     ]
     /// Targets of C: their headers include the headers that they wrap.
     private static let headers: Set = [
-        "CAudio", "CChat", "CFloors", "CPhone", "nightbell-echo", "nightbell-phone", "CLibevent", "CLinux",
+        "CAudio", "CChat", "CFloors", "CPhone", "CTorture", "nightbell-echo", "nightbell-phone",
+        "nightbell-torture", "CLibevent", "CLinux",
         "CMachine",
         "CPipeWire",
         "CSystemd", "CUdev",

@@ -70,6 +70,16 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Programs with a line for each of their threads and processes.
+    package static func tortured(_ programs: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add(loadTester, 20 * programs)
+        // The two that have the most.
+        needs.add("a program", 12_000)
+        needs.addSupervisor(sockets: programs, clients: programs)
+        return needs
+    }
+
     /// Parked sockets of these clients.
     package static func parked(_ sockets: Int, clients: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()

@@ -46,19 +46,24 @@ package enum Transport: String, CaseIterable, Sendable {
         }
     }
 
+    /// Connects a socket of this transport.
+    func connect(_ socket: CInt, to endpoint: String) throws(LoadError) {
+        while true {
+            let result = try withAddress(endpoint) { Glibc.connect(socket, $0, $1) }
+            if result == 0 { return }
+            // The accept queue is full for the moment.
+            guard errno == EAGAIN || errno == EINTR else {
+                throw LoadError(failed: "connect to \(endpoint)")
+            }
+            try pause(nanoseconds: 1_000_000)
+        }
+    }
+
     /// A sleeper's socket, connected to the callers, with the handshake sent.
     func connect(to endpoint: String, as index: Int) throws(LoadError) -> CInt {
         let socket = try makeSocket()
         let rawValue = socket.rawValue
-        while true {
-            let result = try withAddress(endpoint) { Glibc.connect(rawValue, $0, $1) }
-            if result == 0 { break }
-            // The accept queue is full for the moment.
-            guard errno == EAGAIN || errno == EINTR else {
-                throw LoadError(failed: "connect to the callers at \(endpoint)")
-            }
-            try pause(nanoseconds: 1_000_000)
-        }
+        try connect(rawValue, to: endpoint)
         var handshake = UInt64(index)
         guard
             send(rawValue, &handshake, PendingHandshakes.length, CInt(MSG_NOSIGNAL))
