@@ -22,6 +22,7 @@ let package = Package(
         .executable(name: "nightbelld", targets: ["nightbelld"]),
         .executable(name: "nightbell", targets: ["nightbell"]),
         .executable(name: "nightbell-monitor", targets: ["nightbell-monitor"]),
+        .executable(name: "nightbell-gateway", targets: ["nightbell-gateway"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
@@ -41,6 +42,13 @@ let package = Package(
         // For NightbellNIO, and a server that tests talk to.
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+        // For the gateway only.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0", traits: []),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.0"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
     ],
     targets: [
@@ -173,6 +181,35 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        // The process that people and machines talk to by HTTP. Nothing of it is built for the other programs.
+        .target(
+            name: "Gateway",
+            dependencies: [
+                "LinuxSystem", "Nightbell", "Presentation", "StatusReports",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            resources: [.embedInCode("Page")],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "nightbell-gateway",
+            dependencies: [
+                "Gateway", "Nightbell", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: settings),
+
         // The real core in a simulated world.
         .target(name: "Simulation", dependencies: ["NightbellCore"], swiftSettings: strict),
         .executableTarget(
@@ -292,6 +329,12 @@ let package = Package(
             dependencies: ["CLinux", "LinuxSystem"],
             path: "Tests/EdgeTestSupport",
             swiftSettings: settings),
+        // Programs of this package as users start them, and a browser.
+        .target(
+            name: "ProgramTestSupport",
+            dependencies: ["EdgeTestSupport", "LinuxSystem"],
+            path: "Tests/ProgramTestSupport",
+            swiftSettings: settings),
         .executableTarget(
             name: "scripted-client",
             dependencies: ["Nightbell", "LinuxSystem"],
@@ -369,7 +412,8 @@ let package = Package(
         .testTarget(
             name: "ChatTests",
             dependencies: [
-                "ChatService", "EdgeTestSupport", "LinuxSystem", "chat-server", "echo-server", "line-server",
+                "ChatService", "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "chat-server",
+                "echo-server", "line-server",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
             ],
@@ -399,9 +443,17 @@ let package = Package(
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "mode-example", "nightbell", "nightbell-monitor",
+                "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
+                "nightbell-monitor",
                 "nightbell-phone",
                 "nightbelld", "parrot", "scripted-client",
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "GatewayTests",
+            dependencies: [
+                "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "nightbell",
+                "nightbell-gateway", "nightbelld", "scripted-client",
             ],
             swiftSettings: settings),
         .testTarget(

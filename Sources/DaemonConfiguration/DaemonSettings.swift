@@ -31,6 +31,10 @@ package struct DaemonSettings: Sendable, Equatable {
     package var monitor = Monitoring.auto
     /// The program that observes it; empty: the one beside this one.
     package var monitorProgram = ""
+    /// The user of `nightbell-gateway`, by name or number; empty: there is no gateway.
+    package var gatewayUser = ""
+    /// The rights of that user.
+    package var gatewayRights = GatewayUse.wake
     /// The log level.
     package var logLevel: Logger.Level = .info
     /// How long a new control connection may stay silent.
@@ -70,6 +74,11 @@ package struct DaemonSettings: Sendable, Equatable {
 
     package enum Keeping: String, Sendable, CaseIterable {
         case on, off
+    }
+
+    /// The rights of the gateway: to see clients, or also to wake, suspend, quit and launch them.
+    package enum GatewayUse: String, Sendable, CaseIterable {
+        case read, wake
     }
 
     package enum Monitoring: String, Sendable, CaseIterable {

@@ -131,6 +131,22 @@ extension Key {
             show: { $0[keyPath: path] })
     }
 
+    /// A user of this machine. That it exists is checked when it is looked up.
+    static func user(_ name: String, _ path: any Path<String>, _ summary: String) -> Key {
+        Key(
+            name: name, expected: "the name or number of a user, or nothing", summary: summary,
+            store: { text, settings in
+                let isName = text.utf8.allSatisfy {
+                    (UInt8(ascii: "!")...UInt8(ascii: "~")).contains($0) && $0 != UInt8(ascii: ":")
+                        && $0 != UInt8(ascii: "/")
+                }
+                guard isName, text.utf8.count <= 256, !text.hasPrefix("-") else { return false }
+                settings[keyPath: path] = text
+                return true
+            },
+            show: { $0[keyPath: path] })
+    }
+
     static func permissions(_ name: String, _ path: any Path<UInt32>, _ summary: String) -> Key {
         Key(
             name: name, expected: "permission bits in octal, such as 0660", summary: summary,

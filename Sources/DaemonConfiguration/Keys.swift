@@ -5,7 +5,7 @@ import NightbellCore
 package enum Keys {
     package static let all: [Key] =
         paths + keeper + budgets + keepAlive + fetch + offload + suspension + wakes + launches
-        + memoryPressure + machine + quotas
+        + memoryPressure + machine + gateway + quotas
         + rest
 
     /// The key of that name, or nil.
@@ -237,6 +237,16 @@ package enum Keys {
         .duration(
             "location.significantInterval", \.supervision.location.significantInterval,
             "The shortest time between two significant changes of the location that a client is told of."),
+    ]
+
+    private static let gateway: [Key] = [
+        .user(
+            "gateway.user", \.gatewayUser,
+            "The user that nightbell-gateway runs as, by name or number; nothing: there is no gateway."),
+        .choice(
+            "gateway.rights", \.gatewayRights,
+            "The rights of that user over all clients: to see them (read), or also to wake, suspend, quit and launch them (wake)."
+        ),
     ]
 
     private static let quotas: [Key] = [

@@ -78,6 +78,8 @@ public struct SupervisorConfiguration: Sendable {
     package var observedSessions = 16
     /// With it, launches take the same time however many descriptors are open.
     package var launchSlots: LaunchSlots?
+    /// The rights of the user of `nightbell-gateway`; nil: there is no gateway.
+    package var gateway: GatewayRights?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
     /// For tests: where the kernel tells how long processes have waited for processors and memory, and how often that is read.

@@ -29,7 +29,7 @@ extension Daemon {
         let manifests = readManifests()
         declarations = manifests.declarations
         var result = SupervisorConfiguration.Reloaded(
-            supervisorConfiguration, problems: new.warnings + manifests.problems)
+            supervisorConfiguration, problems: new.warnings + gatewayProblems + manifests.problems)
         result.changed = changed
         result.kept = kept
         return result

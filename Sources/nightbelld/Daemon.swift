@@ -45,7 +45,7 @@ final class Daemon: @unchecked Sendable {
         clinux_keep_little_memory()
         Process.raiseDescriptorLimit()
         makeLaunchSlots()
-        for warning in loaded.warnings { logger.warning("\(warning)") }
+        for warning in loaded.warnings + gatewayProblems { logger.warning("\(warning)") }
         declarations = logged(readManifests())
         switch loaded.settings.keeper {
         case .on:
@@ -142,6 +142,7 @@ final class Daemon: @unchecked Sendable {
         result.monitor = monitorProgram
         result.declarations = declarations
         result.launchSlots = launchSlots
+        result.gateway = gatewayRights
         result.reload = { self.reload() }
         result.version = nightbelldVersion
         result.configurationFile = loaded.file ?? ""

@@ -2,6 +2,7 @@ import ChatService
 import EdgeTestSupport
 import Foundation
 import Glibc
+import ProgramTestSupport
 import Testing
 
 /// The page, in a browser.

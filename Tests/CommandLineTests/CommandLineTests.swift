@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import ProgramTestSupport
 import Testing
 
 @Suite("nightbell, against a real supervisor", .serialized)

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import ProgramTestSupport
 import Testing
 
 @Suite("nightbell explain")

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import ProgramTestSupport
 import Testing
 
 /// The examples of `Examples/Modes` against a message bus, a network and PipeWire.

@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import ProgramTestSupport
 import Testing
 
 /// Events of the machine on request, with a real supervisor and real clients.

@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import LinuxSystem
+import ProgramTestSupport
 import Testing
 
 @Suite("nightbelld, started with obstacles", .serialized)

@@ -2,6 +2,7 @@ import EdgeTestSupport
 import Foundation
 import Glibc
 import LinuxSystem
+import ProgramTestSupport
 
 /// A `bash` with a terminal of 80 columns, which gets commands through a pipe.
 final class TerminalShell {

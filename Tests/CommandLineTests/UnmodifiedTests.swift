@@ -2,6 +2,7 @@ import EdgeTestSupport
 import Foundation
 import Glibc
 import LinuxSystem
+import ProgramTestSupport
 import Testing
 
 /// Python programs that know nothing of Nightbell. Each says when it is ready.

@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import LinuxSystem
+import ProgramTestSupport
 import Testing
 
 @Suite("Upgrades", .serialized, .timeLimit(.minutes(20)))

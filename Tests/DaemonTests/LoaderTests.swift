@@ -249,6 +249,7 @@ private func otherValue(for key: Key) -> String {
     case "memoryPressure.share": "full"
     case "memoryPressure.pageOut": "on"
     case "monitor": "off"
+    case "gateway.rights": "read"
     case "monitorProgram": "/opt/monitor"
     case "memoryPressure.window": "7s"
     case "launches.retryMaximum": "90s"

@@ -39,6 +39,14 @@ struct ImportRulesTests {
         "Presentation": ["LinuxSystem"],
         "StatusReports": ["Nightbell", "Presentation"],
         "SIPKit": ["Crypto", "Glibc"],
+        // It knows the supervisor by the protocol only.
+        "Gateway": [
+            "Crypto", "DequeModule", "Glibc", "HTTPTypes", "Hummingbird", "HummingbirdCore", "HummingbirdTLS",
+            "LinuxSystem", "Logging", "NIOConcurrencyHelpers", "NIOCore", "NIOHTTPTypes", "NIOPosix",
+            "NIOSSL",
+            "Nightbell", "Presentation", "ServiceLifecycle", "StatusReports",
+        ],
+        "nightbell-gateway": ["ArgumentParser", "Gateway", "Glibc", "Logging", "Nightbell"],
         "LoadTester": edge.union([
             "ArgumentParser", "CChat", "CFloors", "CPhone", "CTorture", "Histogram", "LinuxSystem",
             "Nightbell",

@@ -49,6 +49,18 @@ struct PackageDescriptionTests {
         }
     }
 
+    @Test("Nothing but the gateway needs what the gateway needs")
+    func gateway() throws {
+        for declaration in try Self.declarations() {
+            let isGateway = ["Gateway", "nightbell-gateway", "GatewayTests"].contains(declaration.name)
+            for package in ["hummingbird", "swift-nio-ssl", "swift-http-types"] {
+                #expect(
+                    isGateway || !declaration.text.contains("package: \"\(package)\""), "\(declaration.name)")
+            }
+            #expect(isGateway || !declaration.text.contains("\"Gateway\""), "\(declaration.name)")
+        }
+    }
+
     @Test("Every directory in Sources is a target, and no target in Sources lies elsewhere")
     func rooms() throws {
         let sources = try Self.declarations().filter(\.isSource)

@@ -17,20 +17,24 @@ extension Supervisor {
         case .status:
             list(clientsToInspect, connection, request, isStatus: true)
         case .list:
-            list(supervision.clientIDs.filter { isVisible($0, to: connection) }, connection, request)
+            let visible = supervision.clientIDs.filter {
+                mayAct(.see, on: supervision.user(of: $0), connection)
+            }
+            list(visible, connection, request)
         case .show(let show):
-            guard let client = find(show.identifier, connection, request) else { return }
-            guard let info = info(of: client, inFull: true) else { return }
+            guard let client = find(show.identifier, to: .see, connection, request) else { return }
+            guard var info = info(of: client, inFull: true) else { return }
+            if isGateway(connection) { info.hideSecrets() }
             answer(connection, request, .clientInfo(info))
         case .watch(let watch):
             beginWatching(connection, watch.identifier, request)
         case .wakeClient(let message):
-            command(.wake, message.identifier, connection, request)
+            command(.wake, message.identifier, to: .wake, connection, request)
         case .suspendClient(let message):
-            command(.suspend, message.identifier, connection, request)
+            command(.suspend, message.identifier, to: .wake, connection, request)
         case .quitClient(let message):
             guard !quitReturning(message.identifier, connection, request) else { return }
-            command(.quit, message.identifier, connection, request)
+            command(.quit, message.identifier, to: .wake, connection, request)
         case .launchClient(let message):
             launch(message.identifier, connection, request)
         case .forgetClient(let message):
@@ -57,16 +61,29 @@ extension Supervisor {
         connection.credentials.uid == 0 || connection.credentials.uid == geteuid()
     }
 
-    private func isVisible(_ client: ClientID, to connection: Connection) -> Bool {
-        isAdministrator(connection) || supervision.user(of: client) == connection.credentials.uid
+    /// Whether a connection may do this to clients of a user (nil: there is no such client). Administrators and the user
+    /// itself may do everything, the gateway's user as much as is configured.
+    func mayAct(_ act: GatewayRights.Act, on user: UserID?, _ connection: Connection) -> Bool {
+        isAdministrator(connection) || user == connection.credentials.uid
+            || isGateway(connection) && configuration.gateway?.permits(act) == true
     }
 
-    private func find(_ identifier: String, _ connection: Connection, _ request: UInt64) -> ClientID? {
+    func isGateway(_ connection: Connection) -> Bool {
+        configuration.gateway?.user == connection.credentials.uid && !isAdministrator(connection)
+    }
+
+    private func find(
+        _ identifier: String, to act: GatewayRights.Act, _ connection: Connection, _ request: UInt64
+    ) -> ClientID? {
         // Another user's client is reported as unknown: its identifier is not to be disclosed.
         guard let name = ClientIdentifier(identifier), let client = supervision.client(named: name),
-            isVisible(client, to: connection)
+            mayAct(.see, on: supervision.user(of: client), connection)
         else {
             answer(connection, request, .error(noSuchClient(identifier, connection)))
+            return nil
+        }
+        guard mayAct(act, on: supervision.user(of: client), connection) else {
+            answer(connection, request, .error(.notForGateway))
             return nil
         }
         inspectSleeper(client)
@@ -75,7 +92,7 @@ extension Supervisor {
 
     private func noSuchClient(_ identifier: String, _ connection: Connection) -> WireError {
         guard let declaration = ClientIdentifier(identifier).flatMap({ launches.declarations[$0] }),
-            isAdministrator(connection) || declaration.registration.user == connection.credentials.uid
+            mayAct(.see, on: declaration.registration.user, connection)
         else { return WireError(.noSuchClient) }
         guard ClientIdentifier(identifier).flatMap({ supervision.client(named: $0) }) == nil else {
             return WireError(
@@ -96,7 +113,7 @@ extension Supervisor {
         case .unspecified, .UNRECOGNIZED:
             return answer(connection, request, .error(WireError(.invalidArgument, "unknown event")))
         }
-        command(simulated, message.identifier, connection, request)
+        command(simulated, message.identifier, to: .change, connection, request)
     }
 
     private func simulate(
@@ -106,15 +123,16 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "an unknown occurrence, or a value out of its range")
             return answer(connection, request, .error(error))
         }
-        guard let client = find(message.identifier, connection, request) else { return }
+        guard let client = find(message.identifier, to: .change, connection, request) else { return }
         let key = RequestKey(connection: connection.key, request: request)
         feed(.simulate(occurrence, observation: happened.name, client, key))
     }
 
     private func command(
-        _ command: Command, _ identifier: String, _ connection: Connection, _ request: UInt64
+        _ command: Command, _ identifier: String, to act: GatewayRights.Act, _ connection: Connection,
+        _ request: UInt64
     ) {
-        guard let client = find(identifier, connection, request) else { return }
+        guard let client = find(identifier, to: act, connection, request) else { return }
         feed(.command(command, client, RequestKey(connection: connection.key, request: request)))
     }
 
@@ -122,10 +140,11 @@ extension Supervisor {
     private func launch(_ identifier: String, _ connection: Connection, _ request: UInt64) {
         guard let name = ClientIdentifier(identifier), supervision.client(named: name) == nil,
             let declaration = launches.declarations[name]
-        else { return command(.launch, identifier, connection, request) }
-        guard isAdministrator(connection) || declaration.registration.user == connection.credentials.uid
-        else {
-            return answer(connection, request, .error(WireError(.noSuchClient)))
+        else { return command(.launch, identifier, to: .wake, connection, request) }
+        let user = declaration.registration.user
+        guard mayAct(.wake, on: user, connection) else {
+            let isSeen = mayAct(.see, on: user, connection)
+            return answer(connection, request, .error(isSeen ? .notForGateway : WireError(.noSuchClient)))
         }
         // It runs, and is about to reconnect.
         guard launches.returning.processes[name] == nil else {
@@ -198,7 +217,8 @@ extension Supervisor {
             connection.listing?.next += 1
             let client = listing.clients[listing.next]
             inspectSleeper(client)
-            guard !listing.isStatus, let info = info(of: client, inFull: false) else { continue }
+            guard !listing.isStatus, var info = info(of: client, inFull: false) else { continue }
+            if isGateway(connection) { info.hideSecrets() }
             answer(connection, listing.request, .clientInfo(info))
         }
         // A status is sent at its end: it waits for its turn, not for the reader.
@@ -258,7 +278,7 @@ extension Supervisor {
             status.counters.asleepNs += UInt64(max(0, elapsedNow.since(view.enteredStateAt).nanoseconds))
         }
         for (user, usage) in supervision.usage
-        where isAdministrator(connection) || user == connection.credentials.uid {
+        where mayAct(.see, on: user, connection) {
             var counters = WireUserCounters()
             counters.uid = user
             counters.clients = UInt64(usage.clients)

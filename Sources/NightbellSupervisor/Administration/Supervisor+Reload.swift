@@ -101,6 +101,7 @@ extension Supervisor {
         configuration.memoryPressure = new.memoryPressure
         configuration.declarations = new.declarations
         configuration.configurationFile = new.configurationFile
+        configuration.gateway = new.gateway
         supervision.change(configuration.settings)
         guard watchesAgain else { return }
         memory.watcher = nil

@@ -109,7 +109,7 @@ extension Supervisor {
         event.state = supervision.state(of: client).wire
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
-                isAdministrator(connection) || connection.credentials.uid == user
+                mayAct(.see, on: user, connection), !(trace.isAboutObservation && isGateway(connection))
             else { continue }
             send(event, to: connection)
         }
@@ -129,6 +129,18 @@ extension Supervisor {
 }
 
 extension Trace {
+    /// The gateway is not told where a person is.
+    fileprivate var isAboutObservation: Bool {
+        switch self {
+        case .observed: true
+        case .registered, .gone, .state, .woken, .overran, .suspendedByForce, .suspensionCancelled,
+            .suspensionFailed, .foundRunning, .adopted, .refusedSocket, .released, .keepAliveLate,
+            .tooManyWakes, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .crashed,
+            .gaveUp, .stateDropped, .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
+            false
+        }
+    }
+
     /// The one that was adopted or released.
     fileprivate var socket: SocketToken? {
         if case .adopted(let token) = self { return token }

@@ -259,6 +259,9 @@ extension Supervisor {
         guard hasDescriptors(for: connection.credentials, 2, leaving: .administration) else {
             return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
         }
+        guard !isGateway(connection) else {
+            return refusal(.permissionDenied, "the gateway's user has no clients")
+        }
         guard hello.version == 1 else {
             return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
         }

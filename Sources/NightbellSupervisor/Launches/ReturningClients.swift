@@ -101,8 +101,7 @@ extension Supervisor {
     func quitReturning(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
         guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
             launches.returning.processes[identifier] != nil,
-            isAdministrator(connection)
-                || launches.declarations[identifier]?.registration.user == connection.credentials.uid
+            mayAct(.wake, on: launches.declarations[identifier]?.registration.user, connection)
         else { return false }
         feed(.quitAbsent(identifier, RequestKey(connection: connection.key, request: request)))
         return true

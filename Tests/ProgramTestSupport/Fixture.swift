@@ -1,18 +1,18 @@
-import EdgeTestSupport
+package import EdgeTestSupport
 import Foundation
 import Glibc
 import LinuxSystem
 import Testing
 
 /// A supervisor of a test's own, started as users start it.
-final class Fixture {
-    let directory: TemporaryDirectory
-    let manager: Listener
-    let daemon: Program
-    var socket: String { directory.file("nightbell.sock") }
+package final class Fixture {
+    package let directory: TemporaryDirectory
+    package let manager: Listener
+    package let daemon: Program
+    package var socket: String { directory.file("nightbell.sock") }
 
     /// Starts `nightbelld` and waits until it has notified its service manager.
-    init(
+    package init(
         _ arguments: [String] = [], environment: [String: String] = [:], program: String = "nightbelld"
     ) throws {
         directory = try TemporaryDirectory()
@@ -43,12 +43,12 @@ final class Fixture {
     }
 
     /// Runs `nightbell` against this supervisor.
-    func nightbell(_ arguments: String...) throws -> Program.Outcome {
+    package func nightbell(_ arguments: String...) throws -> Program.Outcome {
         try Program.run("nightbell", arguments, environment: ["NIGHTBELL_SOCKET": socket])
     }
 
     /// Starts a client through `nightbell run` that has a parked socket.
-    func client(_ identifier: String) throws -> Program {
+    package func client(_ identifier: String) throws -> Program {
         let scripted = try Program(
             "nightbell",
             ["run", "--socket", socket, "--identifier", identifier, "--", Program.product("scripted-client")])
@@ -61,14 +61,14 @@ final class Fixture {
     }
 
     /// Sends a client to the background and waits until it is suspended.
-    func suspended(_ identifier: String) throws -> Program {
+    package func suspended(_ identifier: String) throws -> Program {
         let scripted = try client(identifier)
         try scripted.say("background")
         try reaches("suspended", identifier)
         return scripted
     }
 
-    func reaches(_ state: String, _ identifier: String) throws {
+    package func reaches(_ state: String, _ identifier: String) throws {
         let reached = try eventually(within: 30_000) {
             try nightbell("show", identifier, "--json").output.contains("\"state\":\"\(state)\"")
         }
@@ -81,13 +81,13 @@ final class Fixture {
 }
 
 /// A service manager, as far as `sd_notify` needs one.
-final class Listener {
-    let address: String
+package final class Listener {
+    package let address: String
     private let descriptor: OwnedDescriptor
     private var messages: [String] = []
 
     /// An abstract address, which leaves no file behind.
-    init() throws {
+    package init() throws {
         address = "@nightbell-test-\(getpid())-\(UInt64.random(in: 0 ... .max))"
         let type = CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue)
         descriptor = OwnedDescriptor(adopting: try systemCall("socket") { Glibc.socket(AF_UNIX, type, 0) })
@@ -105,7 +105,7 @@ final class Listener {
     }
 
     /// Waits for a message with this line.
-    func heard(_ line: String, within milliseconds: CInt = 30_000) throws {
+    package func heard(_ line: String, within milliseconds: CInt = 30_000) throws {
         while !messages.contains(where: { $0.split(separator: "\n").contains(Substring(line)) }) {
             guard !Poll.wait(descriptor.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
             else {

@@ -1,22 +1,24 @@
 import EdgeTestSupport
 import Foundation
-import Glibc
+package import Glibc
 import LinuxSystem
 
 /// A program of this package in a process of its own, with its output in files.
-final class Program {
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
+package final class Program {
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
+
+        package init(description: String) { self.description = description }
     }
 
     /// The result of a program that has ended.
-    struct Outcome {
-        let code: Int32
-        let output: String
-        let errors: String
+    package struct Outcome {
+        package let code: Int32
+        package let output: String
+        package let errors: String
     }
 
-    let pid: pid_t
+    package let pid: pid_t
     private let directory: TemporaryDirectory
     private let input: OwnedDescriptor
     private var exitStatus: CInt?
@@ -27,7 +29,7 @@ final class Program {
     ///   - environment: all of its environment.
     ///   - errors: where its standard error goes, if not into the file that `errors` reads.
     ///   - endsChildren: its children, which would survive it, end with this object too.
-    init(
+    package init(
         _ name: String, _ arguments: [String], environment: [String: String] = [:], errors: CInt? = nil,
         endsChildren: Bool = false
     ) throws {
@@ -67,34 +69,34 @@ final class Program {
     }
 
     /// A program of this package, built beside the tests.
-    static func product(_ name: String) -> String {
+    package static func product(_ name: String) -> String {
         let tests = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         return tests.deletingLastPathComponent().appendingPathComponent(name).path
     }
 
     /// Runs a program to its end.
-    static func run(
+    package static func run(
         _ name: String, _ arguments: [String], environment: [String: String] = [:]
     ) throws -> Outcome {
         try Program(name, arguments, environment: environment).outcome()
     }
 
-    func say(_ line: String) throws {
+    package func say(_ line: String) throws {
         let rawValue = input.rawValue
         let bytes = Array((line + "\n").utf8)
         _ = try systemCall("send") { Glibc.send(rawValue, bytes, bytes.count, CInt(MSG_NOSIGNAL)) }
     }
 
     /// The program reads the end of its input.
-    func endInput() { shutdown(input.rawValue, CInt(SHUT_WR)) }
+    package func endInput() { shutdown(input.rawValue, CInt(SHUT_WR)) }
 
-    func send(signal: CInt) { kill(pid, signal) }
+    package func send(signal: CInt) { kill(pid, signal) }
 
-    var output: String { text("output") }
-    var errors: String { text("errors") }
+    package var output: String { text("output") }
+    package var errors: String { text("errors") }
 
     /// Waits for its end.
-    func outcome(within milliseconds: CInt = 30_000) throws -> Outcome {
+    package func outcome(within milliseconds: CInt = 30_000) throws -> Outcome {
         if exitStatus == nil {
             let process = try ProcessHandle(opening: pid)
             guard !Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
@@ -112,7 +114,7 @@ final class Program {
     }
 
     /// Waits until the output contains this text.
-    func wrote(_ part: String) throws {
+    package func wrote(_ part: String) throws {
         guard eventually(within: 30_000, { output.contains(part) }) else {
             throw Failure(description: "process \(pid) has not written \(part), but: \(output) \(errors)")
         }

@@ -3,15 +3,17 @@ import Glibc
 
 /// Chromium without a window, driven through two pipes: commands and replies are JSON, each ended by a zero byte
 /// (`--remote-debugging-pipe`).
-final class Browser {
-    static let path = "/usr/bin/chromium"
-    static var isInstalled: Bool { access(path, X_OK) == 0 }
+package final class Browser {
+    package static let path = "/usr/bin/chromium"
+    package static var isInstalled: Bool { access(path, X_OK) == 0 }
 
-    struct Failure: Error, CustomStringConvertible {
-        let description: String
+    package struct Failure: Error, CustomStringConvertible {
+        package let description: String
+
+        package init(description: String) { self.description = description }
     }
 
-    typealias Object = [String: Any]
+    package typealias Object = [String: Any]
 
     private let directory: URL
     private let pid: pid_t
@@ -20,9 +22,9 @@ final class Browser {
     private var lastID = 0
     private var unread: [UInt8] = []
     /// Errors in pages: exceptions, refusals of the page's security policy, and the like.
-    private(set) var complaints: [String] = []
+    package private(set) var complaints: [String] = []
 
-    init() throws {
+    package init() throws {
         directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("nightbell-browser-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
@@ -93,7 +95,7 @@ final class Browser {
     }
 
     /// Opens an address in a tab.
-    func open(_ address: String) throws -> Page {
+    package func open(_ address: String) throws -> Page {
         let target = try call("Target.createTarget", ["url": "about:blank"])["targetId"] as? String ?? ""
         let attached = try call("Target.attachToTarget", ["targetId": target, "flatten": true])
         let page = Page(self, session: attached["sessionId"] as? String ?? "")
@@ -104,7 +106,7 @@ final class Browser {
 
     /// Sends a command, and waits for its result.
     @discardableResult
-    func call(_ method: String, _ parameters: Object = [:], session: String? = nil) throws -> Object {
+    package func call(_ method: String, _ parameters: Object = [:], session: String? = nil) throws -> Object {
         lastID += 1
         var message: Object = ["id": lastID, "method": method, "params": parameters]
         if let session { message["sessionId"] = session }
@@ -159,34 +161,34 @@ final class Browser {
 }
 
 /// One tab.
-struct Page {
+package struct Page {
     private let browser: Browser
     private let session: String
 
-    init(_ browser: Browser, session: String) {
+    package init(_ browser: Browser, session: String) {
         self.browser = browser
         self.session = session
     }
 
     @discardableResult
-    func call(_ method: String, _ parameters: Browser.Object = [:]) throws -> Browser.Object {
+    package func call(_ method: String, _ parameters: Browser.Object = [:]) throws -> Browser.Object {
         try browser.call(method, parameters, session: session)
     }
 
     /// The value of a JavaScript expression.
-    func value(_ expression: String) throws -> Any? {
+    package func value(_ expression: String) throws -> Any? {
         let result = try call(
             "Runtime.evaluate", ["expression": expression, "awaitPromise": true, "returnByValue": true])
         if let details = result["exceptionDetails"] { throw Browser.Failure(description: "\(details)") }
         return (result["result"] as? Browser.Object)?["value"]
     }
 
-    func text(_ selector: String) throws -> String {
+    package func text(_ selector: String) throws -> String {
         try value("document.querySelector(\(quoted(selector)))?.textContent ?? ''") as? String ?? ""
     }
 
     /// Whether a condition holds in the page, or will soon.
-    func becomes(_ condition: String, within milliseconds: Int = 20_000) throws -> Bool {
+    package func becomes(_ condition: String, within milliseconds: Int = 20_000) throws -> Bool {
         let look = """
             new Promise((done) => {
                 const end = Date.now() + \(milliseconds);
@@ -202,7 +204,7 @@ struct Page {
     }
 
     /// Types text into the element of this selector.
-    func type(_ text: String, into selector: String, thenEnter: Bool = false) throws {
+    package func type(_ text: String, into selector: String, thenEnter: Bool = false) throws {
         _ = try value("document.querySelector(\(quoted(selector))).select()")
         try call("Input.insertText", ["text": text])
         guard thenEnter else { return }
@@ -216,7 +218,7 @@ struct Page {
     }
 
     /// Saves a picture in the directory `NIGHTBELL_SCREENSHOTS`, if that is set.
-    func keepPicture(_ name: String) throws {
+    package func keepPicture(_ name: String) throws {
         guard let directory = ProcessInfo.processInfo.environment["NIGHTBELL_SCREENSHOTS"] else { return }
         let picture = try call("Page.captureScreenshot")["data"] as? String ?? ""
         guard let data = Data(base64Encoded: picture) else {
@@ -225,7 +227,7 @@ struct Page {
         try data.write(to: URL(fileURLWithPath: directory).appendingPathComponent("\(name).png"))
     }
 
-    func quoted(_ text: String) -> String {
+    package func quoted(_ text: String) -> String {
         "'" + text.replacing("\\", with: "\\\\").replacing("'", with: "\\'").replacing("\n", with: "\\n")
             + "'"
     }

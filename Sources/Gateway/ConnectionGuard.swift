@@ -1,0 +1,90 @@
+import HTTPTypes
+import NIOCore
+import NIOHTTPTypes
+
+/// Closes the connection of a peer that takes too long or sends too much. A peer that sends a byte now and then, or never reads,
+/// would otherwise hold one of a limited number of connections for ever.
+final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPRequestPart
+    typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    private let limits: Limits
+    /// For the next complete head or body of a request.
+    private var reading: Scheduled<Void>?
+    /// For the peer to read what was written.
+    private var writing: Scheduled<Void>?
+    private var bodyBytes = 0
+    /// Requests without a complete response.
+    private var open = 0
+
+    init(_ limits: Limits) { self.limits = limits }
+
+    func channelActive(context: ChannelHandlerContext) {
+        expect(within: limits.headTime, context)
+        context.fireChannelActive()
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        if context.channel.isActive { expect(within: limits.headTime, context) }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        reading?.cancel()
+        writing?.cancel()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        reading?.cancel()
+        writing?.cancel()
+        context.fireChannelInactive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch unwrapInboundIn(data) {
+        case .head:
+            open += 1
+            bodyBytes = 0
+            expect(within: limits.bodyTime, context)
+        case .body(let bytes):
+            bodyBytes += bytes.readableBytes
+            // Handlers that want a body refuse a longer one by themselves; this is for the others.
+            guard bodyBytes <= 16 * limits.bodyBytes else { return context.close(promise: nil) }
+        case .end:
+            reading?.cancel()
+            reading = nil
+        }
+        context.fireChannelRead(data)
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        if case .end = unwrapOutboundIn(data) {
+            open = max(0, open - 1)
+            if open == 0 { expect(within: limits.headTime, context) }
+        }
+        context.write(data, promise: promise)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        // Nothing else tells that a peer has gone that follows events. One that has only closed its half has time to read.
+        if case .inputClosed? = event as? ChannelEvent { expect(within: limits.headTime / 5, context) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        writing?.cancel()
+        writing = context.channel.isWritable ? nil : closing(after: limits.writeTime, context)
+        context.fireChannelWritabilityChanged()
+    }
+
+    private func expect(within time: Duration, _ context: ChannelHandlerContext) {
+        reading?.cancel()
+        reading = closing(after: time, context)
+    }
+
+    private func closing(after time: Duration, _ context: ChannelHandlerContext) -> Scheduled<Void> {
+        let channel = context.channel
+        return context.eventLoop.scheduleTask(in: TimeAmount(time)) { channel.close(promise: nil) }
+    }
+}

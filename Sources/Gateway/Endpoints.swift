@@ -1,0 +1,231 @@
+import DequeModule
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Nightbell
+import Presentation
+import ServiceLifecycle
+import StatusReports
+
+typealias Context = BasicRequestContext
+
+/// Everything that a peer can ask for.
+struct Endpoints: Sendable {
+    let link: SupervisorLink
+    let directory: ClientDirectory
+    let hub: EventHub
+    let tokens: TokenStore
+    let metrics: MetricsPage
+    let limits: Limits
+
+    typealias Handler = @Sendable (Request, Context) async throws -> Response
+
+    var router: Router<Context> {
+        let router = Router(context: Context.self, options: [.autoGenerateHeadEndpoints])
+        router.add(middleware: ResponseRules())
+        for asset in Asset.all { add(router, asset.path, .get) { _, _ in asset.response } }
+        add(router, "/healthz", .get) { _, _ in .text("ok\n") }
+        add(router, "/readyz", .get) { _, _ in try readiness() }
+        add(router, "/metrics", .get, .read) { request, _ in try await metrics(request) }
+        add(router, "/v1/openapi.json", .get) { _, _ in OpenAPI.response }
+        add(router, "/v1/status", .get, .read) { _, _ in
+            .json(try await directory.snapshot().status.json)
+        }
+        add(router, "/v1/clients", .get, .read) { request, _ in try await list(request) }
+        add(router, "/v1/clients/:id", .get, .read) { _, context in
+            let identifier = try identifier(context)
+            let info = try await link.ask { (administration) throws(NightbellError) in
+                try administration.show(identifier)
+            }
+            return .json(info.json(detailed: true))
+        }
+        add(router, "/v1/clients/:id/wake", .post, .wake) { request, context in
+            try await act(request, context) { (administration, name) throws(NightbellError) in
+                try administration.wake(name)
+            }
+        }
+        add(router, "/v1/clients/:id/suspend", .post, .wake) { request, context in
+            try await act(request, context) { (administration, name) throws(NightbellError) in
+                try administration.suspend(name)
+            }
+        }
+        add(router, "/v1/clients/:id/quit", .post, .wake) { request, context in
+            try await act(request, context) { (administration, name) throws(NightbellError) in
+                try administration.quit(name)
+            }
+        }
+        add(router, "/v1/clients/:id/launch", .post, .wake) { request, context in
+            try await act(request, context) { (administration, name) throws(NightbellError) in
+                try administration.launch(name)
+            }
+        }
+        add(router, "/v1/events", .get, .read) { request, _ in try events(request) }
+        return router
+    }
+
+    private static let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]
+
+    /// Adds an endpoint that has one method, and refuses the others by name.
+    private func add(
+        _ router: Router<Context>, _ path: RouterPath, _ method: HTTPRequest.Method, _ scope: Scope? = nil,
+        _ handler: @escaping Handler
+    ) {
+        let tokens = tokens
+        router.on(path, method: method) { request, context in
+            if let scope { try authorize(request, tokens, scope) }
+            return try await handler(request, context)
+        }
+        let allowed: [HTTPRequest.Method] = method == .get ? [.get, .head] : [method]
+        for other in Self.methods where !allowed.contains(other) {
+            router.on(path, method: other) { _, _ -> Response in throw APIError.methodNotAllowed(allowed) }
+        }
+    }
+
+    private func authorize(_ request: Request, _ tokens: TokenStore, _ scope: Scope) throws(APIError) {
+        guard let hash = presentedHash(request), let scopes = tokens.scopes(of: hash) else {
+            throw .unauthenticated
+        }
+        guard scopes.contains(scope) else { throw .scopeRequired(scope) }
+    }
+
+    private func presentedHash(_ request: Request) -> [UInt8]? {
+        guard let value = request.headers[.authorization] else { return nil }
+        let parts = value.split(separator: " ", maxSplits: 1)
+        guard parts.count == 2, parts[0].lowercased() == "bearer" else { return nil }
+        return Token.hash(of: parts[1])
+    }
+
+    // MARK: Clients
+
+    /// Identifiers as the supervisor has them: others need not be asked for.
+    private func identifier(_ context: Context) throws(APIError) -> String {
+        guard let text = context.parameters.get("id"), Self.isIdentifier(text) else { throw .noSuchClient }
+        return text
+    }
+
+    static func isIdentifier(_ text: String) -> Bool {
+        (1...128).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+                    || [UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-")].contains(byte)
+            }
+    }
+
+    private func act(
+        _ request: Request, _ context: Context,
+        _ command: @escaping @Sendable (inout Administration, String) throws(NightbellError) -> Void
+    ) async throws -> Response {
+        let name = try identifier(context)
+        // There is nothing to say in it.
+        var request = request
+        _ = try await request.collectBody(upTo: limits.bodyBytes)
+        try await link.ask { (administration) throws(NightbellError) in try command(&administration, name) }
+        return Response(status: .noContent)
+    }
+
+    private func list(_ request: Request) async throws -> Response {
+        let query = try ListQuery(request)
+        let snapshot = try await directory.snapshot()
+        return .json(query.page(of: snapshot.clients))
+    }
+
+    // MARK: Health
+
+    /// Whether the supervisor's events arrive.
+    private func readiness() throws(APIError) -> Response {
+        guard hub.isConnected else { throw .unavailable("there is no connection to the supervisor") }
+        return .text("ready\n")
+    }
+
+    private func metrics(_ request: Request) async throws -> Response {
+        let withClients = request.uri.queryParameters["clients"] == "1"
+        let snapshot = try? await directory.snapshot()
+        return .text(
+            metrics.text(snapshot, withClients: withClients),
+            type: "text/plain; version=0.0.4; charset=utf-8")
+    }
+
+    // MARK: Events
+
+    private func events(_ request: Request) throws(APIError) -> Response {
+        let identifier = request.uri.queryParameters["identifier"].map(String.init)
+        if let identifier, !Self.isIdentifier(identifier) {
+            throw .invalid("identifier: expected 1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        }
+        var after: UInt64?
+        if let text = request.headers[.lastEventID] ?? request.uri.queryParameters["after"].map(String.init) {
+            guard let number = UInt64(text) else { throw .invalid("after: expected the id of an event") }
+            after = number
+        }
+        // Otherwise the refusal would come after the header.
+        guard hub.streams < limits.streams else { throw .tooManyStreams }
+        let stream = EventStream(
+            hub: hub, tokens: tokens, tokenHash: presentedHash(request) ?? [], identifier: identifier,
+            after: after)
+        return Response(
+            status: .ok, headers: [.contentType: "text/event-stream", .xAccelBuffering: "no"],
+            body: ResponseBody { writer in try await stream.run(&writer) })
+    }
+}
+
+/// One peer that follows events.
+private struct EventStream: Sendable {
+    let hub: EventHub
+    let tokens: TokenStore
+    let tokenHash: [UInt8]
+    let identifier: String?
+    let after: UInt64?
+
+    /// Events are gathered for this long before they are written: a busy stream costs few writes.
+    private static let gathering: Duration = .milliseconds(100)
+
+    @concurrent func run(_ writer: inout any ResponseBodyWriter) async throws {
+        let subscription = try hub.subscribe(to: identifier, after: after)
+        defer { hub.end(subscription) }
+        // The server ends when all its connections have.
+        try await withGracefulShutdownHandler {
+            try await write(subscription, &writer)
+        } onGracefulShutdown: {
+            subscription.finish()
+        }
+        try await writer.finish(nil)
+    }
+
+    @concurrent private func write(
+        _ subscription: EventHub.Subscription, _ writer: inout any ResponseBodyWriter
+    ) async throws {
+        var text = "retry: 1000\n\n"
+        for await _ in subscription.signals {
+            let portion = subscription.take()
+            if portion.isInterrupted { text += "event: interrupted\ndata: {}\n\n" }
+            if portion.dropped > 0 { text += "event: dropped\ndata: {\"dropped\":\(portion.dropped)}\n\n" }
+            for event in portion.events { text += event.text }
+            // A comment: a sign of life.
+            if text.isEmpty { text = ":\n\n" }
+            // This waits for a peer that does not read; `ConnectionGuard` ends the wait.
+            try await writer.write(ByteBuffer(string: text))
+            text = ""
+            guard tokens.scopes(of: tokenHash)?.contains(.read) == true else { break }
+            try await Task.sleep(for: Self.gathering)
+        }
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let lastEventID = HTTPField.Name.known("Last-Event-ID")
+    /// Proxies such as nginx pass events on at once.
+    fileprivate static let xAccelBuffering = HTTPField.Name.known("X-Accel-Buffering")
+}
+
+extension Response {
+    static func json(_ json: JSON) -> Response {
+        text(json.text + "\n", type: "application/json")
+    }
+
+    static func text(_ text: String, type: String = "text/plain; charset=utf-8") -> Response {
+        Response(
+            status: .ok, headers: [.contentType: type],
+            body: .init(byteBuffer: ByteBuffer(string: text)))
+    }
+}

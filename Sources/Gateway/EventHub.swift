@@ -1,0 +1,163 @@
+import DequeModule
+import NIOConcurrencyHelpers
+import Nightbell
+import Presentation
+import StatusReports
+
+/// Gives every event to all streams. A stream that does not keep up loses its oldest events and is told how many;
+/// the others, and the supervisor, do not wait for it.
+final class EventHub: Sendable {
+    /// An event with its place in the order of this gateway's events.
+    struct Numbered: Sendable {
+        let number: UInt64
+        let event: ClientEvent
+        /// As server-sent event; made once for all streams.
+        let text: String
+
+        init(_ number: UInt64, _ event: ClientEvent) {
+            self.number = number
+            self.event = event
+            text = "id: \(number)\ndata: \(event.json.text)\n\n"
+        }
+    }
+
+    /// The events of one stream since it was last asked.
+    struct Portion: Sendable {
+        var events: Deque<Numbered> = []
+        /// Events lost before these.
+        var dropped = 0
+        /// The connection to the supervisor was lost in between: any number of events may be missing.
+        var isInterrupted = false
+    }
+
+    final class Subscription: Sendable {
+        fileprivate let id: UInt64
+        /// One element when there is something to take, or it is time for a sign of life.
+        let signals: AsyncStream<Void>
+        fileprivate let signal: AsyncStream<Void>.Continuation
+        fileprivate let portion = NIOLockedValueBox(Portion())
+        private let identifier: String?
+        private let most: Int
+
+        fileprivate init(id: UInt64, identifier: String?, most: Int) {
+            self.id = id
+            self.identifier = identifier
+            self.most = most
+            (signals, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+        }
+
+        func take() -> Portion {
+            portion.withLockedValue { portion in
+                defer { portion = Portion() }
+                return portion
+            }
+        }
+
+        fileprivate func add(_ events: some Sequence<Numbered>) {
+            let isSignalled = portion.withLockedValue { portion in
+                var isAdded = false
+                for event in events where identifier == nil || event.event.identifier == identifier {
+                    if portion.events.count == most {
+                        portion.events.removeFirst()
+                        portion.dropped += 1
+                    }
+                    portion.events.append(event)
+                    isAdded = true
+                }
+                return isAdded
+            }
+            if isSignalled { signal.yield() }
+        }
+
+        /// Nothing is signalled any more.
+        func finish() { signal.finish() }
+
+        fileprivate func interrupt() {
+            portion.withLockedValue { $0.isInterrupted = true }
+            signal.yield()
+        }
+    }
+
+    private struct State {
+        var subscriptions: [UInt64: Subscription] = [:]
+        var lastSubscription: UInt64 = 0
+        var lastEvent: UInt64 = 0
+        var recent: Deque<(number: UInt64, event: ClientEvent)> = []
+        var isConnected = false
+    }
+
+    /// The events that a new stream can ask for.
+    static let recentEvents = 512
+
+    private let limits: Limits
+    private let state = NIOLockedValueBox(State())
+
+    init(_ limits: Limits) { self.limits = limits }
+
+    /// Whether events arrive from a supervisor.
+    var isConnected: Bool { state.withLockedValue { $0.isConnected } }
+    var streams: Int { state.withLockedValue { $0.subscriptions.count } }
+
+    /// - Parameters:
+    ///   - identifier: only this client's events; nil: those of all.
+    ///   - number: begins after this event, as far as that is known still; nil: with the next one.
+    func subscribe(to identifier: String?, after number: UInt64?) throws(APIError) -> Subscription {
+        let result: Result<Subscription, APIError> = state.withLockedValue { state in
+            guard state.subscriptions.count < limits.streams else { return .failure(.tooManyStreams) }
+            state.lastSubscription += 1
+            let subscription = Subscription(
+                id: state.lastSubscription, identifier: identifier, most: limits.eventsPerStream)
+            state.subscriptions[subscription.id] = subscription
+            // A number of an earlier gateway is larger than any known one: all are new to its holder.
+            if let number {
+                let first = number > state.lastEvent ? 0 : number
+                subscription.add(
+                    state.recent.lazy.filter { $0.number > first }.map { Numbered($0.number, $0.event) })
+            }
+            // So that the header goes out at once.
+            subscription.signal.yield()
+            return .success(subscription)
+        }
+        return try result.get()
+    }
+
+    func end(_ subscription: Subscription) {
+        state.withLockedValue { $0.subscriptions[subscription.id] = nil }
+        subscription.finish()
+    }
+
+    /// From the one thread that reads events.
+    func publish(_ events: [ClientEvent]) {
+        let (subscriptions, first) = state.withLockedValue { state in
+            let first = state.lastEvent + 1
+            for event in events {
+                state.lastEvent += 1
+                if state.recent.count == Self.recentEvents { state.recent.removeFirst() }
+                state.recent.append((state.lastEvent, event))
+            }
+            return (Array(state.subscriptions.values), first)
+        }
+        guard !subscriptions.isEmpty else { return }
+        let numbered = events.enumerated().map { Numbered(first + UInt64($0.offset), $0.element) }
+        for subscription in subscriptions { subscription.add(numbered) }
+    }
+
+    func connected() { state.withLockedValue { $0.isConnected = true } }
+
+    func disconnected() {
+        let subscriptions = state.withLockedValue { state -> [Subscription] in
+            guard state.isConnected else { return [] }
+            state.isConnected = false
+            return Array(state.subscriptions.values)
+        }
+        for subscription in subscriptions { subscription.interrupt() }
+    }
+
+    /// Makes every stream give a sign of life.
+    func beat() {
+        for subscription in state.withLockedValue({ Array($0.subscriptions.values) }) {
+            subscription.signal.yield()
+        }
+    }
+
+}

@@ -1,0 +1,97 @@
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import HummingbirdTLS
+package import Logging
+import NIOCore
+import NIOSSL
+import ServiceLifecycle
+
+/// The door through which people and machines reach a supervisor by HTTP.
+package struct Gateway: Sendable {
+    /// Why it does not serve.
+    package struct Failure: Error, Sendable, CustomStringConvertible {
+        package let description: String
+        /// The certificate or its key cannot be used; otherwise it cannot listen.
+        package let isCertificate: Bool
+    }
+
+    private let configuration: GatewayConfiguration
+    private let logger: Logger
+
+    package init(_ configuration: GatewayConfiguration, logger: Logger) {
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    /// Serves until SIGTERM or SIGINT.
+    ///
+    /// - Parameter onListening: called with the port when connections are accepted.
+    package func run(onListening: @escaping @Sendable (Int) -> Void) async throws {
+        let limits = configuration.limits
+        let hub = EventHub(limits)
+        let durations = WakeDurations()
+        let link = SupervisorLink(path: configuration.socketPath, limits: limits)
+        let endpoints = Endpoints(
+            link: link, directory: ClientDirectory(link, limits), hub: hub,
+            tokens: TokenStore(TokenFile(configuration.tokenFile), logger),
+            metrics: MetricsPage(hub: hub, durations: durations), limits: limits)
+        try EventFeed(path: configuration.socketPath, hub: hub, durations: durations, logger: logger).start()
+
+        let server: HTTPServerBuilder
+        do {
+            server = try self.server
+        } catch {
+            throw Failure(description: "the certificate cannot be used: \(error)", isCertificate: true)
+        }
+        let application = Application(
+            router: endpoints.router, server: server,
+            configuration: ApplicationConfiguration(
+                address: .hostname(configuration.host, port: configuration.port), serverName: nil,
+                availableConnectionsDelegate: .maximum(limits.connections, logger: logger)),
+            services: [Heartbeat(hub: hub, interval: limits.heartbeat)],
+            onServerRunning: { channel in onListening(channel.localAddress?.port ?? 0) },
+            logger: logger)
+        do {
+            try await application.runService()
+        } catch let error as IOError {
+            throw Failure(
+                description: "cannot listen on \(configuration.host):\(configuration.port): \(error)",
+                isCertificate: false)
+        }
+    }
+
+    private var server: HTTPServerBuilder {
+        get throws {
+            let limits = configuration.limits
+            let plain = HTTPServerBuilder.http1(
+                configuration: HTTP1Channel.Configuration(
+                    additionalChannelHandlers: [ConnectionGuard(limits)],
+                    httpDecoderConfiguration: .init(
+                        maxHeaderFieldSize: limits.headerBytes, maxHeaderListSize: limits.headerBytes,
+                        maxHeaderFieldCount: limits.headerFields)))
+            guard let files = configuration.certificate else { return plain }
+            let chain = try NIOSSLCertificate.fromPEMFile(files.chain).map {
+                NIOSSLCertificateSource.certificate($0)
+            }
+            var tls = TLSConfiguration.makeServerConfiguration(
+                certificateChain: chain,
+                privateKey: .privateKey(try NIOSSLPrivateKey(file: files.key, format: .pem)))
+            tls.minimumTLSVersion = .tlsv12
+            tls.applicationProtocols = ["http/1.1"]
+            return try .tls(plain, tlsConfiguration: tls)
+        }
+    }
+}
+
+/// Lets streams without events give a sign of life, so that a peer that has gone is noticed.
+private struct Heartbeat: Service {
+    let hub: EventHub
+    let interval: Duration
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while (try? await Task.sleep(for: interval)) != nil { hub.beat() }
+        }
+    }
+}

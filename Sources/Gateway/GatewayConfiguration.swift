@@ -1,0 +1,65 @@
+/// Settings of a gateway.
+package struct GatewayConfiguration: Sendable {
+    /// Where it listens. Port 0 is any free one.
+    package var host = "127.0.0.1"
+    package var port = 7480
+    /// PEM files; nil: it speaks HTTP without TLS.
+    package var certificate: TLSFiles?
+    /// The file with the hashes of tokens.
+    package var tokenFile: String
+    /// The supervisor's control socket.
+    package var socketPath: String
+    package var limits = Limits()
+
+    package init(tokenFile: String, socketPath: String) {
+        self.tokenFile = tokenFile
+        self.socketPath = socketPath
+    }
+
+    package struct TLSFiles: Sendable, Equatable {
+        /// The certificate, followed by those between it and its root.
+        package var chain: String
+        package var key: String
+
+        package init(chain: String, key: String) {
+            self.chain = chain
+            self.key = key
+        }
+    }
+
+    /// Whether only processes of this machine can connect.
+    package var isLoopback: Bool {
+        host == "localhost" || host == "::1" || host.hasPrefix("127.")
+    }
+}
+
+/// Limits on the resources that a peer takes of the gateway, and the gateway of the supervisor.
+package struct Limits: Sendable {
+    /// Open connections. Further ones wait in the kernel's queue.
+    package var connections = 512
+    /// Connections that follow events.
+    package var streams = 128
+    /// All header fields of a request, in bytes.
+    package var headerBytes = 16_384
+    package var headerFields = 64
+    /// The body of a request, in bytes.
+    package var bodyBytes = 4_096
+    /// From the connection, or from the end of the last response, to the end of a request's header fields.
+    package var headTime: Duration = .seconds(15)
+    /// From there to the end of its body.
+    package var bodyTime: Duration = .seconds(10)
+    /// How long a peer may leave unread what was written to it.
+    package var writeTime: Duration = .seconds(20)
+    /// Events that wait for one slow stream; it loses the oldest.
+    package var eventsPerStream = 2_048
+    /// Between two signs of life of a stream without events. A stream also ends this soon after its token was revoked.
+    package var heartbeat: Duration = .seconds(15)
+    /// Requests that wait for the supervisor.
+    package var waitingRequests = 64
+    /// Requests passed on to the supervisor, a second; twice as many in a burst.
+    package var requestsPerSecond = 200
+    /// How old the list of clients may be.
+    package var listAge: Duration = .seconds(1)
+
+    package init() {}
+}

@@ -1,0 +1,83 @@
+import Hummingbird
+import Nightbell
+import Presentation
+import StatusReports
+
+/// Which clients a list has, and in which order.
+struct ListQuery {
+    enum Order: String, CaseIterable {
+        /// By identifier.
+        case identifier
+        /// Those that are awake first, each part by how recently its state has changed.
+        case recent
+    }
+
+    var state: ClientInfo.State?
+    var search = ""
+    var order = Order.identifier
+    var after = ""
+    var limit = 200
+
+    static let mostClients = 1_000
+
+    init(_ request: Request) throws(APIError) {
+        let parameters = request.uri.queryParameters
+        if let text = parameters["state"] {
+            guard let state = ClientInfo.State.allCases.first(where: { $0.name == text }) else {
+                let names = ClientInfo.State.allCases.map(\.name).joined(separator: ", ")
+                throw .invalid("state: expected one of \(names)")
+            }
+            self.state = state
+        }
+        if let text = parameters["order"] {
+            guard let order = Order(rawValue: String(text)) else {
+                throw .invalid("order: expected identifier or recent")
+            }
+            self.order = order
+        }
+        if let text = parameters["limit"] {
+            guard let limit = Int(text), (1...Self.mostClients).contains(limit) else {
+                throw .invalid("limit: expected a number from 1 to \(Self.mostClients)")
+            }
+            self.limit = limit
+        }
+        search = parameters["search"].map(String.init) ?? ""
+        after = parameters["after"].map(String.init) ?? ""
+        guard order == .identifier || after.isEmpty else {
+            throw .invalid("after: needs the order by identifier")
+        }
+    }
+
+    /// - Parameter clients: sorted by identifier.
+    func page(of clients: [ClientInfo]) -> JSON {
+        var found = clients.filter { client in
+            (state == nil || client.state == state)
+                && (search.isEmpty || client.identifier.contains(search))
+        }
+        let total = found.count
+        switch order {
+        case .identifier: if !after.isEmpty { found.removeAll { $0.identifier <= after } }
+        case .recent:
+            found.sort {
+                let (first, second) = ($0.state.isAsleep, $1.state.isAsleep)
+                return first == second ? $0.inState < $1.inState : !first
+            }
+        }
+        let page = found.prefix(limit)
+        let next = order == .identifier && page.count < found.count ? page.last?.identifier : nil
+        return [
+            "clients": .array(page.map { $0.json(detailed: false) }), "total": .integer(Int64(total)),
+            "next": next.map(JSON.string) ?? .null,
+        ]
+    }
+}
+
+extension ClientInfo.State {
+    /// It uses no processor time.
+    var isAsleep: Bool {
+        switch self {
+        case .suspended, .dormant, .notRunning: true
+        case .inactive, .active, .background, .suspending, .terminating, .launching, .unknown: false
+        }
+    }
+}

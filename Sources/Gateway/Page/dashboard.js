@@ -1,0 +1,319 @@
+"use strict";
+// The dashboard. It asks the gateway that it came from, and nothing else. The token is held by this tab only.
+
+const $ = (id) => document.getElementById(id);
+const shownClients = 200;
+const shownEvents = 200;
+const asleepStates = new Set(["suspended", "dormant", "not_running"]);
+let token = sessionStorage.getItem("token") ?? "";
+let stream = null;
+let lastEvent = null;
+// The clients shown, by identifier, with the moment their state began.
+let clients = new Map();
+let total = 0;
+let isStale = true;
+let isLoading = false;
+
+function element(name, className, ...children) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    made.append(...children);
+    return made;
+}
+
+async function ask(path, options = {}) {
+    const response = await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}`, ...options.headers } });
+    if (response.ok) return response;
+    let problem = { code: "ERROR", message: response.statusText };
+    try { problem = (await response.json()).error; } catch { }
+    throw Object.assign(new Error(problem.message), { status: response.status, code: problem.code });
+}
+
+// ── Text ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+function duration(milliseconds) {
+    const seconds = Math.max(0, Math.floor(milliseconds / 1000));
+    if (seconds < 60) return `${seconds} s`;
+    if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+    if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
+    return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds % 86400 / 3600)} h`;
+}
+
+function bytes(count) {
+    for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+        if (count < 1024) return `${count < 10 && unit !== "B" ? count.toFixed(1) : Math.round(count)} ${unit}`;
+        count /= 1024;
+    }
+    return `${count.toFixed(1)} TiB`;
+}
+
+const number = new Intl.NumberFormat();
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+// Why a client is awake, or why it last was woken.
+function reason(client) {
+    if (asleepStates.has(client.state)) return client.lastWake ? `last woken: ${client.lastWake}` : "";
+    if (client.state_detail) return client.state_detail;
+    const reasons = [];
+    if (client.background_tasks.length) reasons.push(`background tasks: ${client.background_tasks.join(", ")}`);
+    if (client.media_active) reasons.push("media");
+    if (client.state === "active") reasons.push("in the foreground");
+    if (client.lastWake && !reasons.length) reasons.push(`woken: ${client.lastWake}`);
+    return reasons.join(", ");
+}
+
+// ── Totals ────────────────────────────────────────────────────────────────────────────────────────────────
+
+function showTotals(status) {
+    const states = status.clients_by_state;
+    const asleep = (states.suspended ?? 0) + (states.dormant ?? 0);
+    const entries = [
+        ["asleep", number.format(asleep)],
+        ["awake", number.format(status.clients - asleep)],
+        ["wakes", number.format(status.counters.wakes ?? 0)],
+        ["wakes avoided", number.format(status.offload.wakes_avoided)],
+        ["sockets", number.format(status.sockets)],
+        ["asleep together", duration(status.counters.asleep_ns / 1e6)],
+        ["supervisor's memory", bytes(status.memory_bytes)],
+        ["descriptors", `${number.format(status.descriptors_open)} of ${number.format(status.descriptors_limit)}`],
+        ["recoveries", number.format(status.restarts)],
+        ["up for", duration(status.uptime_ms)],
+    ];
+    $("totals").replaceChildren(...entries.map(([name, value]) => {
+        const total = element("div", "total", element("dt", "", name), element("dd", "", value));
+        total.dataset.name = name;
+        return total;
+    }));
+    const problems = [...status.warnings, status.stopping ? "the supervisor is stopping" : ""].filter(Boolean);
+    $("health").textContent = problems.join("; ") || `supervisor ${status.version}, ${status.suspension}`;
+}
+
+// ── Clients ───────────────────────────────────────────────────────────────────────────────────────────────
+
+function row(client) {
+    const isAsleep = asleepStates.has(client.state);
+    const actions = isAsleep
+        ? (client.state === "suspended" ? ["wake", "quit"] : client.can_launch ? ["launch", "quit"] : ["quit"])
+        : ["suspend", "quit"];
+    const cell = (className, label, text) => {
+        const made = element("td", className, text);
+        if (label) made.dataset.label = label;
+        return made;
+    };
+    const buttons = actions.map((action) => {
+        const button = element("button", "", action);
+        button.type = "button";
+        button.dataset.action = action;
+        button.setAttribute("aria-label", `${action} ${client.identifier}`);
+        return button;
+    });
+    const made = element("tr", "",
+        cell("name", "", client.identifier),
+        cell(isAsleep ? "asleep" : "awake", "", client.state),
+        cell("for", "for", duration(Date.now() - client.since)),
+        cell("why", "", [reason(client), ...client.warnings].filter(Boolean).join("; ")),
+        cell("number", "wakes", number.format(client.counters.wakes ?? 0)),
+        cell("number", "avoided", number.format(client.offload?.wakes_avoided ?? 0)),
+        cell("number", "asleep", duration(client.counters.asleep_ns / 1e6)),
+        element("td", "actions", ...buttons));
+    made.dataset.identifier = client.identifier;
+    return made;
+}
+
+function showClients() {
+    // The focus stays where it is.
+    const focused = document.activeElement?.closest?.("tr");
+    const action = document.activeElement?.dataset?.action;
+    $("rows").replaceChildren(...[...clients.values()].map(row));
+    if (focused && action) {
+        $("rows").querySelector(`tr[data-identifier="${CSS.escape(focused.dataset.identifier)}"] [data-action="${action}"]`)?.focus();
+    }
+    $("more").textContent = total > clients.size ? `${number.format(clients.size)} of ${number.format(total)}: search to see others`
+        : total ? "" : "no client";
+}
+
+async function load() {
+    if (isLoading) return;
+    isLoading = true;
+    isStale = false;
+    try {
+        const query = new URLSearchParams({ order: "recent", limit: shownClients });
+        if ($("search").value) query.set("search", $("search").value);
+        if ($("state").value) query.set("state", $("state").value);
+        const [status, list] = await Promise.all(
+            [ask("/v1/status"), ask(`/v1/clients?${query}`)].map(async (response) => (await response).json()));
+        const known = clients;
+        clients = new Map(list.clients.map((client) => [client.identifier, {
+            ...client, since: Date.now() - client.in_state_ms, lastWake: known.get(client.identifier)?.lastWake ?? wakes.get(client.identifier),
+        }]));
+        total = list.total;
+        showTotals(status);
+        showClients();
+        $("house").hidden = false;
+        $("door").hidden = true;
+        $("leave").hidden = false;
+    } catch (error) {
+        refused(error);
+    } finally {
+        isLoading = false;
+    }
+}
+
+// ── Events ────────────────────────────────────────────────────────────────────────────────────────────────
+
+// Why clients were last woken; of the latest ones only.
+const wakes = new Map();
+let waiting = [];
+
+function note(event) {
+    if (event.kind === "wake") {
+        wakes.delete(event.identifier);
+        wakes.set(event.identifier, event.detail);
+        if (wakes.size > 5000) wakes.delete(wakes.keys().next().value);
+    }
+    const client = clients.get(event.identifier);
+    if (client) {
+        if (event.kind === "wake") {
+            client.lastWake = event.detail;
+            client.counters.wakes = (client.counters.wakes ?? 0) + 1;
+        }
+        if (event.state !== client.state && event.state !== "unknown") {
+            client.state = event.state;
+            client.since = event.at_unix_ns / 1e6;
+            client.state_detail = "";
+        }
+    }
+    waiting.push(event);
+    if (waiting.length > shownEvents) waiting.shift();
+    isStale = true;
+}
+
+function line(event) {
+    const time = element("time", "", clock.format(new Date(event.at_unix_ns / 1e6)));
+    return element("li", event.kind === "wake" ? "wake" : "", time, element("span", "", event.identifier),
+        element("b", "", event.kind), element("span", "", event.detail));
+}
+
+function showEvents() {
+    if (!waiting.length) return;
+    $("log").prepend(...waiting.reverse().map(line));
+    waiting = [];
+    while ($("log").children.length > shownEvents) $("log").lastChild.remove();
+    showClients();
+}
+
+function receive(block) {
+    let kind = "message";
+    let data = "";
+    for (const text of block.split("\n")) {
+        if (text.startsWith("id: ")) lastEvent = text.slice(4);
+        else if (text.startsWith("event: ")) kind = text.slice(7);
+        else if (text.startsWith("data: ")) data += text.slice(6);
+    }
+    if (kind === "message" && data) note(JSON.parse(data));
+    else if (kind !== "message") isStale = true;
+}
+
+// EventSource cannot send a token, and a token does not belong into an address.
+async function follow() {
+    const own = stream = new AbortController();
+    while (stream === own) {
+        try {
+            const response = await ask(`/v1/events?after=${lastEvent ?? 0}`, { signal: own.signal });
+            $("health").className = "";
+            const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+            let rest = "";
+            for (;;) {
+                const { done, value } = await reader.read();
+                if (done) break;
+                const blocks = (rest + value).split("\n\n");
+                rest = blocks.pop();
+                blocks.forEach(receive);
+            }
+        } catch (error) {
+            if (error.status === 401 || error.status === 403) return refused(error);
+        }
+        if (stream !== own) return;
+        $("health").className = "off";
+        $("health").textContent = "not connected; trying again";
+        isStale = true;
+        await new Promise((done) => setTimeout(done, 1000));
+    }
+}
+
+// ── The door ──────────────────────────────────────────────────────────────────────────────────────────────
+
+function refused(error) {
+    if (error.status === 401 || error.status === 403) {
+        leave();
+        $("refusal").textContent = error.message;
+    } else {
+        $("health").className = "off";
+        $("health").textContent = error.status ? error.message : "the gateway does not answer";
+        isStale = true;
+    }
+}
+
+function leave() {
+    token = "";
+    sessionStorage.removeItem("token");
+    stream?.abort();
+    stream = null;
+    clients = new Map();
+    $("house").hidden = true;
+    $("door").hidden = false;
+    $("leave").hidden = true;
+    $("log").replaceChildren();
+    $("health").className = "off";
+    $("health").textContent = "not connected";
+}
+
+async function enter() {
+    $("refusal").textContent = "";
+    await load();
+    if (token) follow();
+}
+
+let noticeTimer = 0;
+function notice(text) {
+    $("notice").textContent = text;
+    $("notice").hidden = false;
+    clearTimeout(noticeTimer);
+    noticeTimer = setTimeout(() => { $("notice").hidden = true; }, 4000);
+}
+
+$("entry").addEventListener("submit", (event) => {
+    event.preventDefault();
+    token = $("token").value.trim();
+    $("token").value = "";
+    sessionStorage.setItem("token", token);
+    enter();
+});
+$("leave").addEventListener("click", leave);
+$("search").addEventListener("input", () => { isStale = true; });
+$("state").addEventListener("change", () => { isStale = true; });
+$("rows").addEventListener("click", async (event) => {
+    const action = event.target.dataset?.action;
+    const identifier = event.target.closest("tr")?.dataset.identifier;
+    if (!action || !identifier) return;
+    if (action === "quit" && !confirm(`Quit ${identifier}?`)) return;
+    try {
+        await ask(`/v1/clients/${encodeURIComponent(identifier)}/${action}`, { method: "POST" });
+        notice(`${identifier}: ${action}`);
+    } catch (error) {
+        notice(`${identifier}: ${error.message}`);
+    }
+});
+
+setInterval(() => {
+    if (!token || document.hidden) return;
+    showEvents();
+}, 250);
+let ticks = 0;
+setInterval(() => {
+    if (!token || document.hidden) return;
+    ticks += 1;
+    // Durations go on without events.
+    if (isStale || ticks % 5 === 0) load();
+}, 1000);
+if (token) enter();

@@ -1,0 +1,35 @@
+import HTTPTypes
+import Hummingbird
+
+/// Rules for every response: errors are JSON, and browsers take nothing for what it is not.
+struct ResponseRules: RouterMiddleware {
+    func handle(
+        _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        var response: Response
+        do {
+            response = try await next(request, context)
+        } catch let error as APIError {
+            response = error.response
+        } catch let error as HTTPError {
+            response = APIError(error).response
+        }
+        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers[.contentSecurityPolicy] =
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+            + "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        response.headers[.referrerPolicy] = "no-referrer"
+        if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
+        return response
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let referrerPolicy = HTTPField.Name.known("Referrer-Policy")
+
+    /// A name that is written out in the code.
+    static func known(_ name: String) -> HTTPField.Name {
+        guard let known = HTTPField.Name(name) else { preconditionFailure("\(name) is no header field") }
+        return known
+    }
+}

@@ -1,0 +1,48 @@
+import Logging
+import NIOConcurrencyHelpers
+
+/// The tokens in use. The file is looked at again, at most once a second, when a token is presented.
+final class TokenStore: Sendable {
+    private struct State {
+        var tokens: [Token] = []
+        var stamp: TokenFile.Stamp?
+        var lookedAt: ContinuousClock.Instant?
+    }
+
+    private let file: TokenFile
+    private let logger: Logger
+    private let state = NIOLockedValueBox(State())
+
+    init(_ file: TokenFile, _ logger: Logger) {
+        self.file = file
+        self.logger = logger
+    }
+
+    /// The scopes of the token with this hash; nil: there is none.
+    func scopes(of hash: [UInt8]) -> Set<Scope>? {
+        state.withLockedValue { state in
+            look(&state)
+            var found: Set<Scope>?
+            // To the end, whichever it is.
+            for token in state.tokens where token.has(hash) { found = token.scopes }
+            return found
+        }
+    }
+
+    private func look(_ state: inout State) {
+        let now = ContinuousClock.now
+        if let lookedAt = state.lookedAt, now < lookedAt + .seconds(1) { return }
+        state.lookedAt = now
+        let stamp = file.stamp
+        guard stamp != state.stamp else { return }
+        state.stamp = stamp
+        do throws(TokenFile.Failure) {
+            state.tokens = try file.read()
+            logger.notice("tokens were read", metadata: ["count": "\(state.tokens.count)"])
+        } catch {
+            // A file with a mistake must not leave a revoked token valid.
+            state.tokens = []
+            logger.error("no token is valid: \(error)")
+        }
+    }
+}

@@ -1,0 +1,48 @@
+import NightbellWire
+
+/// The rights of the user of `nightbell-gateway` beyond those of every user. It is to be of little use to those that have
+/// taken the gateway over: it never gets a client's sockets, state or secrets.
+package struct GatewayRights: Sendable, Equatable {
+    /// Acts on clients of other users.
+    package enum Act: Sendable {
+        /// Status, List, Show, Watch.
+        case see
+        /// WakeClient, SuspendClient, QuitClient, LaunchClient.
+        case wake
+        /// Everything else.
+        case change
+    }
+
+    package var user: UInt32
+    /// Whether it may wake, suspend, quit and launch clients, and not only see them.
+    package var mayWake: Bool
+
+    package init(user: UInt32, mayWake: Bool) {
+        self.user = user
+        self.mayWake = mayWake
+    }
+
+    package func permits(_ act: Act) -> Bool {
+        switch act {
+        case .see: true
+        case .wake: mayWake
+        case .change: false
+        }
+    }
+}
+
+extension WireError {
+    static var notForGateway: WireError {
+        WireError(.permissionDenied, "the supervisor's configuration does not permit this to the gateway")
+    }
+}
+
+extension WireClientInfo {
+    /// Leaves out what the gateway must not know: command lines and environments contain passwords, and observations tell
+    /// where a person is.
+    mutating func hideSecrets() {
+        clearLaunch()
+        observations = []
+        counters.hideObservations()
+    }
+}

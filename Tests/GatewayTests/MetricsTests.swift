@@ -1,0 +1,55 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import ProgramTestSupport
+import Testing
+
+@Suite("Metrics", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+struct MetricsTests {
+    private static let promtool = "/usr/bin/promtool"
+
+    @Test("Prometheus' own tool accepts the page, and it has the numbers")
+    func page() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        try fixture.isReady()
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        _ = try fixture.post("/v1/clients/org.example.phone/wake", token: token)
+        #expect(
+            try eventually(within: 20_000) {
+                let text = try fixture.get("/metrics", token: token).body
+                return [
+                    "nightbell_up 1\n", "nightbell_clients{state=\"suspended\"} 1\n",
+                    "nightbell_wakes_total{reason=\"request\"} 1\n",
+                    "nightbell_wake_duration_seconds_count 1\n",
+                    "nightbell_awake_because{cause=\"lingering\"} 0\n",
+                ].allSatisfy { text.contains($0) }
+            })
+        for query in ["", "?clients=1"] {
+            let response = try fixture.get("/metrics\(query)", token: token)
+            #expect(response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8")
+            #expect(response.body.contains("{client=\"org.example.phone\"}") == !query.isEmpty)
+            let tool = try Program(Self.promtool, ["check", "metrics"])
+            try tool.say(response.body)
+            tool.endInput()
+            let outcome = try tool.outcome()
+            #expect(outcome.code == 0 && outcome.errors.isEmpty, "\(outcome.errors)")
+        }
+        _ = phone
+    }
+
+    @Test("Without a supervisor the page says so")
+    func noSupervisor() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        fixture.supervisor.daemon.send(signal: SIGTERM)
+        _ = try fixture.supervisor.daemon.outcome()
+        #expect(
+            try eventually(within: 20_000) {
+                try fixture.get("/metrics", token: token).body.contains("nightbell_up 0\n")
+            })
+        #expect(try fixture.get("/readyz").status == 503)
+        #expect(try fixture.get("/healthz").status == 200)
+        #expect(try fixture.get("/v1/clients", token: token).errorCode == "SUPERVISOR_UNAVAILABLE")
+    }
+}

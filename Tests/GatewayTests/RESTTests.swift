@@ -1,0 +1,196 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import ProgramTestSupport
+import Testing
+
+@Suite("The interface for programs", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+struct RESTTests {
+    @Test("Clients are listed and shown by the names of the wire schema")
+    func clients() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let chat = try fixture.supervisor.client("org.example.chat")
+        #expect(
+            try eventually(within: 20_000) {
+                let list = try fixture.get("/v1/clients", token: token).object
+                let clients = list["clients"] as? [[String: Any]] ?? []
+                return clients.map { $0["identifier"] as? String } == [
+                    "org.example.chat", "org.example.phone",
+                ]
+                    && clients.map { $0["state"] as? String } == ["inactive", "suspended"]
+                    && list["total"] as? Int == 2 && list["next"] is NSNull
+            })
+        let shown = try fixture.get("/v1/clients/org.example.phone", token: token)
+        #expect(shown.status == 200 && shown.headers["content-type"] == "application/json")
+        #expect((shown.object["sockets"] as? [Any])?.count == 1)
+        #expect(shown.object["uid"] as? Int == 0)
+
+        let page = try fixture.get("/v1/clients?limit=1", token: token).object
+        #expect(page["next"] as? String == "org.example.chat")
+        let rest = try fixture.get("/v1/clients?limit=1&after=org.example.chat", token: token).object
+        #expect((rest["clients"] as? [[String: Any]])?.first?["identifier"] as? String == "org.example.phone")
+        let asleep = try fixture.get("/v1/clients?state=suspended&search=phone", token: token).object
+        #expect(asleep["total"] as? Int == 1)
+        let recent = try fixture.get("/v1/clients?order=recent", token: token).object
+        #expect(
+            (recent["clients"] as? [[String: Any]])?.first?["identifier"] as? String == "org.example.chat")
+        for query in ["state=sleepy", "limit=0", "limit=1001", "limit=x", "order=up", "order=recent&after=a"]
+        {
+            let refused = try fixture.get("/v1/clients?\(query)", token: token)
+            #expect(refused.status == 400 && refused.errorCode == "INVALID_ARGUMENT", "\(query)")
+        }
+        let status = try fixture.get("/v1/status", token: token).object
+        #expect((status["clients_by_state"] as? [String: Int])?["suspended"] == 1)
+        _ = (phone, chat)
+    }
+
+    @Test("A client is woken, suspended, quit and launched")
+    func actions() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        try phone.say("task-in-wake 60")
+        #expect(try fixture.post("/v1/clients/org.example.phone/wake", token: token).status == 204)
+        #expect(
+            try eventually(within: 20_000) {
+                let counters =
+                    try fixture.get("/v1/clients/org.example.phone", token: token).object["counters"]
+                    as? [String: Int]
+                return counters?["wakes_request"] == 1
+            })
+        try fixture.supervisor.reaches("suspended", "org.example.phone")
+        let running = try fixture.supervisor.client("org.example.chat")
+        let refused = try fixture.post("/v1/clients/org.example.chat/suspend", token: token)
+        #expect(refused.status == 409 && refused.errorCode == "ILLEGAL_STATE", "it is in the foreground")
+        #expect(try fixture.post("/v1/clients/org.example.phone/launch", token: token).status == 204)
+        #expect(try fixture.post("/v1/clients/org.example.phone/quit", token: token).status == 204)
+        #expect(
+            try eventually(within: 20_000) {
+                try fixture.get("/v1/clients/org.example.phone", token: token).status == 404
+            })
+        let gone = try fixture.post("/v1/clients/org.example.phone/wake", token: token)
+        #expect(gone.status == 404 && gone.errorCode == "NO_SUCH_CLIENT")
+        _ = running
+    }
+
+    @Test("Without a token of the right scope there is nothing but health and the page")
+    func scopes() throws {
+        let fixture = try GatewayFixture()
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let reader = try fixture.token("reader", "read")
+        let pusher = try fixture.token("pusher", "push")
+        let waker = try fixture.token("waker", "wake")
+        let reading = [
+            "/v1/clients", "/v1/clients/org.example.phone", "/v1/status", "/v1/events", "/metrics",
+        ]
+        for path in reading {
+            for token in [nil, "", "x", reader + "0", String(reader.dropLast()), "nbgw_"] {
+                let refused = try fixture.get(path, token: token)
+                #expect(refused.status == 401 && refused.errorCode == "UNAUTHENTICATED", "\(path)")
+                #expect(refused.headers["www-authenticate"] == "Bearer")
+            }
+            for token in [pusher, waker] {
+                let refused = try fixture.get(path, token: token)
+                #expect(refused.status == 403 && refused.errorCode == "SCOPE_REQUIRED", "\(path)")
+            }
+        }
+        for action in ["wake", "suspend", "quit", "launch"] {
+            let path = "/v1/clients/org.example.phone/\(action)"
+            #expect(try fixture.post(path).status == 401)
+            #expect(try fixture.post(path, token: reader).status == 403)
+            #expect(try fixture.get(path, token: waker).status == 405)
+        }
+        #expect(try fixture.state("org.example.phone", token: reader) == "suspended")
+        for path in ["/", "/dashboard.js", "/dashboard.css", "/healthz", "/v1/openapi.json"] {
+            #expect(try fixture.get(path).status == 200, "\(path)")
+        }
+        #expect(try fixture.get("/nothing").errorCode == "NOT_FOUND")
+
+        // Neither tokens nor what was guessed is in the log or the file.
+        let written = try String(contentsOfFile: fixture.tokenFile, encoding: .utf8) + fixture.gateway.errors
+        for token in [reader, pusher, waker] { #expect(!written.contains(token.dropFirst(5).prefix(16))) }
+
+        let revoked = try Program.run(
+            "nightbell-gateway", ["token", "revoke", "reader", "--tokens", fixture.tokenFile])
+        #expect(revoked.code == 0)
+        #expect(try eventually(within: 10_000) { try fixture.get("/v1/status", token: reader).status == 401 })
+        #expect(try fixture.get("/v1/status", token: waker).status == 403)
+        _ = phone
+    }
+
+    @Test("The supervisor decides by the gateway's user, whatever its tokens permit")
+    func rights() throws {
+        let readOnly = try GatewayFixture(rights: "read")
+        let token = try readOnly.token("test", "read", "wake")
+        let phone = try readOnly.supervisor.suspended("org.example.phone")
+        let refused = try readOnly.post("/v1/clients/org.example.phone/wake", token: token)
+        #expect(refused.status == 403 && refused.errorCode == "PERMISSION_DENIED")
+        #expect(try readOnly.state("org.example.phone", token: token) == "suspended")
+
+        let without = try GatewayFixture(rights: nil)
+        let other = try without.token("test", "read", "wake")
+        let chat = try without.supervisor.suspended("org.example.chat")
+        #expect(try without.get("/v1/clients/org.example.chat", token: other).status == 404)
+        #expect(try without.get("/v1/clients", token: other).object["total"] as? Int == 0)
+        _ = (phone, chat)
+    }
+
+    @Test("Events are streamed, after the last one that is known")
+    func events() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        try fixture.isReady()
+        let stream = try HTTPPeer(port: fixture.port)
+        try stream.request("GET", "/v1/events", token: token)
+        #expect(try stream.head().headers["content-type"] == "text/event-stream")
+        _ = try stream.streams("retry: ")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let text = try stream.streams("\"state\":\"suspended\"")
+        #expect(text.contains("\"kind\":\"registered\"") && text.contains("id: 1\n"))
+
+        let later = try HTTPPeer(port: fixture.port)
+        try later.request(
+            "GET", "/v1/events?identifier=org.example.phone", token: token, headers: ["Last-Event-ID: 1"])
+        _ = try later.head()
+        let replayed = try later.streams("\"state\":\"suspended\"")
+        #expect(!replayed.contains("id: 1\n"))
+        _ = try fixture.post("/v1/clients/org.example.phone/wake", token: token)
+        #expect(try later.streams("\"kind\":\"wake\"").contains("\"detail\":\"request\""))
+
+        // A revoked token's streams end.
+        _ = try Program.run("nightbell-gateway", ["token", "revoke", "test", "--tokens", fixture.tokenFile])
+        #expect(try later.ends(within: 40_000))
+        #expect(try stream.ends(within: 40_000))
+        _ = phone
+    }
+
+    @Test("The gateway goes on with a supervisor that was replaced, and ends in order")
+    func replaced() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        try fixture.isReady()
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let stream = try HTTPPeer(port: fixture.port)
+        try stream.request("GET", "/v1/events", token: token)
+        _ = try stream.head()
+        let status = try fixture.get("/v1/status", token: token).object
+        let worker = try #require(status["process_id"] as? Int)
+        #expect(kill(pid_t(worker), SIGKILL) == 0)
+        _ = try stream.streams("event: interrupted")
+        #expect(
+            try eventually(within: 20_000) {
+                try fixture.get("/v1/status", token: token).object["restarts"] as? Int == 1
+            })
+        try fixture.isReady()
+        #expect(try fixture.post("/v1/clients/org.example.phone/wake", token: token).status == 204)
+        _ = try stream.streams("\"kind\":\"wake\"")
+
+        let idle = try HTTPPeer(port: fixture.port)
+        fixture.gateway.send(signal: SIGTERM)
+        #expect(try fixture.gateway.outcome().code == 0)
+        #expect(try stream.ends(within: 1_000) && idle.ends(within: 1_000))
+        _ = phone
+    }
+}
