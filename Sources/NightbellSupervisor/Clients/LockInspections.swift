@@ -1,30 +1,45 @@
 import LinuxSystem
 import Logging
-import NightbellCore
+package import NightbellCore
 
 /// Sleeping clients that are to be checked for file locks, the next one first.
-struct LockInspections {
-    private var waiting: [(client: ClientID, due: Instant)] = []
+package struct LockInspections {
+    /// Clients that have never been checked.
+    private var first: [ClientID] = []
+    /// Clients that have been checked before.
+    private var again: [(client: ClientID, due: Instant)] = []
     /// No check before this time.
-    var pauseEnd = Instant(nanoseconds: .min)
+    private var pauseEnd = Instant(nanoseconds: .min)
 
     /// Between checks of one client: a program that falls asleep again and again is not checked each time.
-    static let pauseOfClient: Duration = .seconds(60)
+    package static let pauseOfClient: Duration = .seconds(60)
     /// Between checks of any two clients.
-    static let pause: Duration = .milliseconds(10)
+    package static let pause: Duration = .milliseconds(10)
 
-    var next: Instant? { waiting.first.map { max($0.due, pauseEnd) } }
+    package init() {}
 
-    mutating func insert(_ client: ClientID, due: Instant) {
+    /// When a turn is needed. A client that was checked before waits for one that happens anyway: while all sleep, nothing
+    /// may wake the supervisor.
+    package var next: Instant? { first.isEmpty ? nil : pauseEnd }
+
+    /// - Parameter last: when it was checked last.
+    package mutating func insert(_ client: ClientID, last: Instant?) {
+        guard let last else { return first.append(client) }
+        let due = last + Self.pauseOfClient
         // Nearly always the end.
-        let place = waiting.lastIndex { $0.due <= due }.map { $0 + 1 } ?? 0
-        waiting.insert((client, due), at: place)
+        let place = again.lastIndex { $0.due <= due }.map { $0 + 1 } ?? 0
+        again.insert((client, due), at: place)
     }
 
-    mutating func takeNext(at now: Instant) -> ClientID? {
-        guard let next, next <= now else { return nil }
-        return waiting.removeFirst().client
+    package mutating func takeNext(at now: Instant) -> ClientID? {
+        guard pauseEnd <= now else { return nil }
+        if !first.isEmpty { return first.removeFirst() }
+        guard let next = again.first, next.due <= now else { return nil }
+        return again.removeFirst().client
     }
+
+    /// A client was checked.
+    package mutating func pause(at now: Instant) { pauseEnd = now + Self.pause }
 }
 
 extension Supervisor {
@@ -33,13 +48,12 @@ extension Supervisor {
     ///
     /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of a
     /// turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken after
-    /// a check is noticed at the next one while the client sleeps.
+    /// a check is noticed in a later turn in which the client sleeps.
     func scheduleLockInspection(_ client: ClientID) {
         guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks, !record.awaitsLookAtLocks
         else { return }
         record.awaitsLookAtLocks = true
-        let due = record.lookedAtLocks.map { max(now, $0 + LockInspections.pauseOfClient) } ?? now
-        lockInspections.insert(client, due: due)
+        lockInspections.insert(client, last: record.lookedAtLocks)
     }
 
     /// Checks one client, if it is time for one.
@@ -50,7 +64,7 @@ extension Supervisor {
             // A client that is awake is checked when it sleeps again.
             guard ask({ $0.state(of: client) }) == .suspended else { continue }
             record.lookedAtLocks = now
-            lockInspections.pauseEnd = now + LockInspections.pause
+            lockInspections.pause(at: now)
             guard let locks = ProcFS.fileLocksHeld(record.process.pid), locks > 0 else { return }
             record.hasWarnedOfLocks = true
             return log(
