@@ -204,9 +204,16 @@ package enum ProcFS {
 
     /// A line of `/proc/PID/status`.
     private static func status(_ pid: pid_t, _ key: String) -> Substring? {
-        guard let text = try? SmallFile.readText("/proc/\(pid)/status") else { return nil }
-        for line in text.split(separator: "\n") where line.hasPrefix(key + ":\t") {
-            return line.dropFirst(key.count + 2)
+        guard let bytes = try? SmallFile.read("/proc/\(pid)/status") else { return nil }
+        // By bytes: to split the text into lines takes as long as to read it.
+        let title = Array("\(key):\t".utf8)
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let line = rest.prefix { $0 != UInt8(ascii: "\n") }
+            if line.starts(with: title) {
+                return Substring(decoding: line.dropFirst(title.count), as: UTF8.self)
+            }
+            rest = rest.dropFirst(line.count + 1)
         }
         return nil
     }

@@ -35,7 +35,8 @@ package struct ProcessLook: Sendable {
 
     /// How closely to look.
     package enum Detail: Sendable, Hashable {
-        /// At the waits only. The members of epoll sets and the other descriptors, of which there can be thousands, are left out.
+        /// At the waits only. The members of epoll sets and the other descriptors, of which there can be thousands, are left
+        /// out, and names are empty.
         case waits
         case all
     }
@@ -73,7 +74,7 @@ package struct ProcessLook: Sendable {
     /// - Throws: the reason why `/proc` could not be read, such as `EMFILE`. Missing rights are no error: then the states are
     ///   nil.
     package static func take(_ pid: pid_t, _ detail: Detail = .all) throws(SystemError) -> ProcessLook? {
-        guard let name = ProcFS.name(pid) else { return nil }
+        guard let name = detail == .all ? ProcFS.name(pid) : "" else { return nil }
         var look = ProcessLook(
             pid: pid, name: name, threads: [], descriptors: [:], tracer: ProcFS.tracerPID(pid),
             hasMemory: false)
@@ -92,7 +93,7 @@ package struct ProcessLook: Sendable {
         _ id: pid_t, of pid: pid_t, _ schedulerState: Character, _ detail: Detail
     ) -> Thread {
         let directory = "/proc/\(pid)/task/\(id)"
-        let name = (try? SmallFile.readText(directory + "/comm")) ?? ""
+        let name = detail == .all ? (try? SmallFile.readText(directory + "/comm")) ?? "" : ""
         var thread = Thread(
             id: id, name: String(name.prefix { $0 != "\n" }),
             state: (try? SmallFile.read(directory + "/syscall")).flatMap { ThreadState($0) },

@@ -43,8 +43,11 @@ struct ProgramGroup {
         var found = try SmallFile.readText(cgroup + "/cgroup.procs").split(separator: "\n").compactMap {
             pid_t($0)
         }
+        // A program may make cgroups below its own. Each adds a link to the directory, which has two without any.
+        var status = stat()
+        guard unsafe stat(cgroup, &status) != 0 || status.st_nlink > 2 else { return found }
         for name in try SmallFile.names(in: cgroup) {
-            // A program may make cgroups below its own. The kernel's files have a dot in their names.
+            // The kernel's files have a dot in their names.
             guard !name.contains("."), unsafe access("\(cgroup)/\(name)/cgroup.procs", F_OK) == 0 else {
                 continue
             }
