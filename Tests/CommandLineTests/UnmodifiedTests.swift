@@ -126,6 +126,8 @@ struct UnmodifiedTests {
 
     init() throws { fixture = try Fixture() }
 
+    private init(_ arguments: [String]) throws { fixture = try Fixture(arguments) }
+
     private func run(_ script: String, _ options: [String] = []) throws -> Program {
         try Program(
             "nightbell",
@@ -344,6 +346,31 @@ struct UnmodifiedTests {
             return (last["state_detail"] as? String)?.hasPrefix("thread ") == true
         }
         #expect(isExplained && last["state"] as? String == "active", "\(last)")
+    }
+
+    @Test("Where only signals can stop programs, one with a single process sleeps, and others stay awake")
+    func signals() throws {
+        let stage = try UnmodifiedTests(["--suspend", "signal"])
+        let (program, connection) = try stage.echo()
+        for round in 1...3 {
+            try stage.fixture.reaches("suspended", "program")
+            #expect(try connection.echoes("request \(round)"), "\(program.errors)")
+        }
+        #expect(try stage.shown()["suspension"] as? String == "signal")
+        program.send(signal: SIGTERM)
+        #expect(try program.outcome().code == 128 + SIGTERM)
+        #expect(try eventually { try stage.fixture.nightbell("show", "program").code == 4 })
+
+        let family = try stage.run(Script.family)
+        try family.wrote("ready")
+        var last: [String: Any] = [:]
+        let isExplained = try eventually(within: 30_000) {
+            last = try stage.shown()
+            return (last["state_detail"] as? String)?.contains("several processes") == true
+        }
+        #expect(isExplained && last["state"] as? String == "active", "\(last)")
+        family.endInput()
+        #expect(try family.outcome().code == 8)
     }
 
     @Test("Commands that cannot be run, and no supervisor")
