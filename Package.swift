@@ -23,6 +23,7 @@ let package = Package(
         .executable(name: "nightbell", targets: ["nightbell"]),
         .executable(name: "nightbell-monitor", targets: ["nightbell-monitor"]),
         .executable(name: "nightbell-gateway", targets: ["nightbell-gateway"]),
+        .executable(name: "nightbell-transfer", targets: ["nightbell-transfer"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
@@ -50,6 +51,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
+        // For nightbell-transfer.
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // C, as thin as possible.
@@ -63,6 +66,8 @@ let package = Package(
             name: "CPipeWire", pkgConfig: "libpipewire-0.3", providers: [.apt(["libpipewire-0.3-dev"])]),
         .target(name: "CAudio", dependencies: ["CPipeWire"]),
         .target(name: "CMachine"),
+        .systemLibrary(
+            name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
 
         // Pure: no I/O, no clock, no Foundation.
         // Deliberate mistakes for the simulator to find, in debug builds only.
@@ -79,6 +84,12 @@ let package = Package(
         .target(name: "LinuxSystem", dependencies: ["CLinux"], swiftSettings: faulty),
         .target(
             name: "EventLoop", dependencies: ["CLibevent", "CLinux", "LinuxSystem"], swiftSettings: strict),
+        // Handlers of events, for processes beside the supervisor.
+        .target(
+            name: "EventHandlers", dependencies: ["EventLoop", "LinuxSystem"], swiftSettings: strict),
+        .target(
+            name: "ProcessPrivileges", dependencies: ["CLinux", "CMachine", "LinuxSystem"],
+            swiftSettings: strict),
         .target(
             name: "Suspension", dependencies: ["CLinux", "LinuxSystem", "NightbellWire"],
             swiftSettings: strict),
@@ -168,15 +179,41 @@ let package = Package(
         .target(
             name: "MachineMonitor",
             dependencies: [
-                "CAudio", "CLinux", "CMachine", "CSystemd", "CUdev", "EventLoop", "LinuxSystem",
-                "NightbellWire",
+                "CAudio", "CLinux", "CMachine", "CSystemd", "CUdev", "EventHandlers", "EventLoop",
+                "LinuxSystem", "NightbellWire",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
         .executableTarget(
             name: "nightbell-monitor",
             dependencies: [
-                "CLinux", "LinuxSystem", "MachineMonitor",
+                "CLinux", "LinuxSystem", "MachineMonitor", "ProcessPrivileges",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            swiftSettings: strict),
+
+        // Downloads and uploads of a user's clients, in a process of their own. The decisions are pure.
+        .target(name: "TransferModel", swiftSettings: strict),
+        .target(
+            name: "TransferWire",
+            dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
+            exclude: ["transfer.proto"],
+            swiftSettings: settings),
+        .target(
+            name: "TransferEngine",
+            dependencies: [
+                "CCurl", "CLinux", "EventHandlers", "EventLoop", "LinuxSystem", "TransferModel",
+                "TransferWire",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
+        .executableTarget(
+            name: "nightbell-transfer",
+            dependencies: [
+                "CLinux", "EventHandlers", "LinuxSystem", "ProcessPrivileges", "TransferEngine",
+                "TransferModel",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
@@ -425,6 +462,17 @@ let package = Package(
                 "nightbell", "nightbell-monitor", "nightbelld", "scripted-client",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "TransferModelTests", dependencies: ["TransferModel"], swiftSettings: strict),
+        .testTarget(
+            name: "TransferTests",
+            dependencies: [
+                "EdgeTestSupport", "LinuxSystem", "TransferWire", "nightbell-transfer",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            exclude: ["odd-server.py"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellTests",

@@ -1,3 +1,4 @@
+import EventHandlers
 import EventLoop
 import Glibc
 package import LinuxSystem
@@ -8,7 +9,7 @@ import SwiftProtobuf
 ///
 /// Everything happens on the thread that calls ``run()``. The end of the connection ends it.
 package final class MachineMonitor {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let socket: SeqPacketSocket
     private var buffer = PacketBuffer(capacity: MonitorPacket.maximumBytes)
     private var input: DescriptorWatch?
@@ -22,7 +23,12 @@ package final class MachineMonitor {
     package init(
         _ socket: consuming SeqPacketSocket, _ configuration: MonitorConfiguration
     ) throws(MonitorError) {
-        let loop = try MonitorLoop()
+        let loop: HandlerLoop
+        do throws(HandlerError) {
+            loop = try HandlerLoop()
+        } catch {
+            throw MonitorError(error)
+        }
         self.loop = loop
         self.socket = socket
         let sender = Sender()
@@ -49,7 +55,11 @@ package final class MachineMonitor {
 
     /// Observes until the supervisor ends the connection.
     package func run() throws(MonitorError) {
-        try loop.run()
+        do throws(HandlerError) {
+            try loop.run()
+        } catch {
+            throw MonitorError(error)
+        }
         if let failure { throw failure }
     }
 

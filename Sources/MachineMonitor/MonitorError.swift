@@ -1,3 +1,4 @@
+package import EventHandlers
 package import EventLoop
 package import LinuxSystem
 
@@ -11,6 +12,13 @@ package enum MonitorError: Error, Sendable, CustomStringConvertible {
     case nonsense
     /// A report does not fit into a packet.
     case tooLong(bytes: Int)
+
+    package init(_ error: HandlerError) {
+        switch error {
+        case .loop(let error): self = .loop(error)
+        case .system(let error): self = .system(error)
+        }
+    }
 
     package var description: String {
         switch self {

@@ -1,3 +1,4 @@
+import EventHandlers
 import LinuxSystem
 package import NightbellWire
 import SwiftProtobuf
@@ -23,7 +24,7 @@ package final class Reports {
     private let send: (WireMonitorReport) -> Bool
 
     /// - Parameter send: false: the queue is full. ``flush()`` has to be called when it has room.
-    init(_ loop: MonitorLoop, send: @escaping (WireMonitorReport) -> Bool) {
+    init(_ loop: HandlerLoop, send: @escaping (WireMonitorReport) -> Bool) {
         self.send = send
         // To be woken is enough: every turn ends with a flush.
         timer = LoopTimer(loop) {}

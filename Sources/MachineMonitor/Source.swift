@@ -1,3 +1,4 @@
+import EventHandlers
 import NightbellWire
 
 /// A part of the machine that is observed. It exists while it is demanded, holds no timer and no traffic while nothing
@@ -9,7 +10,7 @@ protocol Source: AnyObject {
 
 /// The things that sources share.
 struct SourceContext {
-    let loop: MonitorLoop
+    let loop: HandlerLoop
     let reports: Reports
     let configuration: MonitorConfiguration
     let buses: BusPool

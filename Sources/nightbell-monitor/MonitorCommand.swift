@@ -3,6 +3,7 @@ import CLinux
 import Glibc
 import LinuxSystem
 import MachineMonitor
+import ProcessPrivileges
 
 @main
 struct MonitorCommand: ParsableCommand {

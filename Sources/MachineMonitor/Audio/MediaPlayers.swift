@@ -1,3 +1,4 @@
+import EventHandlers
 import LinuxSystem
 
 /// The media players of a session (MPRIS), each with a connection to the session's bus: the processes that say they play.
@@ -6,7 +7,7 @@ import LinuxSystem
 /// limited.
 final class MediaPlayers: BusClient {
     private let connection: BusConnection
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let onChange: () -> Void
     private var names: BusSlot?
     private var listing: BusSlot?
@@ -21,7 +22,7 @@ final class MediaPlayers: BusClient {
     static let prefix = "org.mpris.MediaPlayer2."
     private static let mostPlayers = 64
 
-    init(_ connection: BusConnection, _ loop: MonitorLoop, onChange: @escaping () -> Void) {
+    init(_ connection: BusConnection, _ loop: HandlerLoop, onChange: @escaping () -> Void) {
         self.connection = connection
         self.loop = loop
         self.onChange = onChange
@@ -130,7 +131,7 @@ final class MediaPlayer {
     private static let player = "org.mpris.MediaPlayer2.Player"
 
     init(
-        _ connection: BusConnection, _ loop: MonitorLoop, name: String, onChange: @escaping () -> Void
+        _ connection: BusConnection, _ loop: HandlerLoop, name: String, onChange: @escaping () -> Void
     ) {
         self.connection = connection
         self.onChange = onChange

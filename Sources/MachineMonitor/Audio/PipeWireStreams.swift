@@ -1,11 +1,12 @@
 import CAudio
+import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
 
 /// The streams of the user's PipeWire that run and are not muted.
 final class PipeWireStreams {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let path: String
     private let onChange: () -> Void
     private var observer: Observer?
@@ -20,7 +21,7 @@ final class PipeWireStreams {
     private static let pauses: [Int64] = [50, 200, 800, 3_200, 12_800]
     private static let mostStreams = 512
 
-    init(_ loop: MonitorLoop, directory: String, onChange: @escaping () -> Void) {
+    init(_ loop: HandlerLoop, directory: String, onChange: @escaping () -> Void) {
         self.loop = loop
         path = directory + "/pipewire-0"
         self.onChange = onChange

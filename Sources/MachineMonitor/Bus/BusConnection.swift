@@ -1,4 +1,5 @@
 import CSystemd
+import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
@@ -27,7 +28,7 @@ struct Absence {
 /// signals then if there are too many. After a second of that the connection is given up: the messages that wait go with
 /// it, and the next one has another name, which the peer does not know.
 final class BusConnection {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let address: String
     private let takesDescriptors: Bool
     /// nil: there is no connection.
@@ -71,7 +72,7 @@ final class BusConnection {
     /// A connection that was kept for this time begins with the first pause again, in nanoseconds.
     private static let calm: Int64 = 10_000_000_000
 
-    init(_ loop: MonitorLoop, address: String, takesDescriptors: Bool) {
+    init(_ loop: HandlerLoop, address: String, takesDescriptors: Bool) {
         self.loop = loop
         self.address = address
         self.takesDescriptors = takesDescriptors
@@ -247,12 +248,12 @@ final class BusHandle {
 
 /// The buses, each connected while it is used.
 final class BusPool {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let configuration: MonitorConfiguration
     private weak var systemConnection: BusConnection?
     private weak var sessionConnection: BusConnection?
 
-    init(_ loop: MonitorLoop, _ configuration: MonitorConfiguration) {
+    init(_ loop: HandlerLoop, _ configuration: MonitorConfiguration) {
         self.loop = loop
         self.configuration = configuration
     }

@@ -1,4 +1,5 @@
 import CUdev
+import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
@@ -99,7 +100,7 @@ final class UdevEvents {
     private static let eventsPerTurn = 64
 
     /// nil: there is no udev.
-    init?(_ loop: MonitorLoop, _ handler: @escaping () -> Void) {
+    init?(_ loop: HandlerLoop, _ handler: @escaping () -> Void) {
         guard let udev = unsafe udev_new() else { return nil }
         guard let monitor = unsafe udev_monitor_new_from_netlink(udev, "udev") else {
             unsafe udev_unref(udev)

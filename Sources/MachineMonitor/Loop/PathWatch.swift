@@ -1,3 +1,4 @@
+import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
@@ -24,7 +25,7 @@ final class PathWatch {
         return UInt32(events | IN_ATTRIB | IN_ONLYDIR)
     }()
 
-    init(_ loop: MonitorLoop, _ paths: [String], _ handler: @escaping () -> Void) {
+    init(_ loop: HandlerLoop, _ paths: [String], _ handler: @escaping () -> Void) {
         self.paths = paths
         self.handler = handler
         pause = LoopTimer(loop) { [unowned self] in receive() }

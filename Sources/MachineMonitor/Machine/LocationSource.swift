@@ -1,3 +1,4 @@
+import EventHandlers
 import LinuxSystem
 import NightbellWire
 
@@ -107,7 +108,7 @@ extension LocationSource {
         private static let excessTime: Int64 = 30_000_000_000
 
         init(
-            _ loop: MonitorLoop, _ service: BusService, path: String,
+            _ loop: HandlerLoop, _ service: BusService, path: String,
             onResult: @escaping (Result<WireMonitorReport.Location?, BusError>) -> Void
         ) {
             self.service = service

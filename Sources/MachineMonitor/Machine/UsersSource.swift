@@ -1,3 +1,4 @@
+import EventHandlers
 import NightbellWire
 
 /// Users with a session or a lingering user manager, by logind: their homes are there.

@@ -1,4 +1,5 @@
 import CMachine
+import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem

@@ -3,7 +3,7 @@ import CMachine
 import Glibc
 package import LinuxSystem
 
-/// The rights that the monitor gives up before it talks to others.
+/// The rights that a process beside the supervisor gives up before it talks to others.
 package enum Privileges {
     /// Becomes a user, with that user's group alone. Only root can; a process that is this user already stays it.
     package static func become(_ name: String) throws(SystemError) {
@@ -25,13 +25,19 @@ package enum Privileges {
         return unsafe (entry.pointee.pw_uid, entry.pointee.pw_gid)
     }
 
-    /// No new rights, no inspection by other processes of the user, and limits far above what observing needs: so a peer
-    /// cannot have the monitor use up the machine's memory.
-    package static func confine() throws(SystemError) {
+    /// No new rights, no inspection by other processes of the user, and limits far above what the process needs: so a peer
+    /// cannot have it use up the machine's memory.
+    ///
+    /// - Parameters:
+    ///   - descriptors: how many it may have open.
+    ///   - growth: how many bytes of memory it may use more than now; stacks of threads are part of it.
+    package static func confine(
+        descriptors: UInt = 256, growth: UInt = 96 * 1024 * 1024
+    ) throws(SystemError) {
         try limit(RLIMIT_CORE, to: 0)
-        try limit(RLIMIT_NOFILE, to: 256)
+        try limit(RLIMIT_NOFILE, to: descriptors)
         let inUse = try memoryInUse()
-        if inUse < mostGrowth { try limit(RLIMIT_DATA, to: inUse + mostGrowth) }
+        if inUse < growth { try limit(RLIMIT_DATA, to: inUse + growth) }
         _ = try systemCall("prctl") { cmachine_confine() }
         clinux_release_large_blocks_at_once()
     }
@@ -41,9 +47,6 @@ package enum Privileges {
     package static func endWithParent() throws(SystemError) {
         _ = try systemCall("prctl") { cmachine_end_with_parent() }
     }
-
-    /// In bytes; stacks of threads are part of it.
-    private static let mostGrowth: UInt = 96 * 1024 * 1024
 
     /// The memory that the limit counts, in bytes. A build with a sanitizer has terabytes from its start, and keeps what
     /// was freed: it gets no limit.
@@ -63,24 +66,5 @@ package enum Privileges {
         limit.rlim_max = min(limit.rlim_max, rlim_t(value))
         limit.rlim_cur = limit.rlim_max
         _ = try systemCall("setrlimit") { unsafe setrlimit(resource, &limit) }
-    }
-}
-
-extension MonitorConfiguration {
-    /// The usual places of this user, unless the environment names others.
-    package static func fromEnvironment(isSession: Bool) -> MonitorConfiguration {
-        let runtimeDirectory = variable("XDG_RUNTIME_DIR") ?? "/run/user/\(getuid())"
-        return MonitorConfiguration(
-            isSession: isSession,
-            systemBusAddress: variable("DBUS_SYSTEM_BUS_ADDRESS")
-                ?? "unix:path=/run/dbus/system_bus_socket",
-            sessionBusAddress: variable("DBUS_SESSION_BUS_ADDRESS") ?? "unix:path=\(runtimeDirectory)/bus",
-            runtimeDirectory: runtimeDirectory)
-    }
-
-    private static func variable(_ name: String) -> String? {
-        guard let value = unsafe clinux_environment(name) else { return nil }
-        let text = unsafe String(cString: value)
-        return text.isEmpty ? nil : text
     }
 }

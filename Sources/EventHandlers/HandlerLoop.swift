@@ -2,9 +2,9 @@ package import EventLoop
 import Glibc
 import LinuxSystem
 
-/// The monitor's only thread: handlers of descriptors, and timers that share one descriptor. With nothing due it sleeps
-/// in libevent without a timeout.
-package final class MonitorLoop {
+/// The only thread of a process beside the supervisor: handlers of descriptors, and timers that share one descriptor. With
+/// nothing due it sleeps in libevent without a timeout.
+package final class HandlerLoop {
     private let executor: LoopExecutor
     private let timerDescriptor: TimerDescriptor
     private var timerWatch: DescriptorWatch?
@@ -19,35 +19,35 @@ package final class MonitorLoop {
     /// The reason why the loop cannot go on.
     private var failure: SystemError?
 
-    package init() throws(MonitorError) {
+    package init() throws(HandlerError) {
         do throws(LoopError) {
             executor = try LoopExecutor()
         } catch {
-            throw MonitorError.loop(error)
+            throw HandlerError.loop(error)
         }
         do throws(SystemError) {
             timerDescriptor = try TimerDescriptor()
         } catch {
-            throw MonitorError.system(error)
+            throw HandlerError.system(error)
         }
         do throws(LoopError) {
             timerWatch = try DescriptorWatch(self, timerDescriptor.rawValue, .read) { [unowned self] _ in
                 fireTimers()
             }
         } catch {
-            throw MonitorError.loop(error)
+            throw HandlerError.loop(error)
         }
     }
 
     /// Runs until `stop`.
-    package func run() throws(MonitorError) {
+    package func run() throws(HandlerError) {
         finishTurn()
         do throws(LoopError) {
             try executor.run { () throws(LoopError) -> Bool in try turn() }
         } catch {
-            throw MonitorError.loop(error)
+            throw HandlerError.loop(error)
         }
-        if let failure { throw MonitorError.system(failure) }
+        if let failure { throw HandlerError.system(failure) }
     }
 
     private func turn() throws(LoopError) -> Bool {
@@ -113,14 +113,14 @@ package final class MonitorLoop {
 
 /// The interest in one descriptor, which stays the caller's and must outlive this.
 package final class DescriptorWatch {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let token: UInt64
     private let watch: Watch
     private var isArmed = false
 
     /// Armed at once if `isArmed`.
     package init(
-        _ loop: MonitorLoop, _ descriptor: CInt, _ interest: Interest, isArmed: Bool = true,
+        _ loop: HandlerLoop, _ descriptor: CInt, _ interest: Interest, isArmed: Bool = true,
         _ handler: @escaping (Ready) -> Void
     ) throws(LoopError) {
         let token = loop.register(handler)
@@ -146,10 +146,10 @@ package final class DescriptorWatch {
 
 /// A deadline with a handler. It fires once for each time that it is set.
 package final class LoopTimer {
-    private let loop: MonitorLoop
+    private let loop: HandlerLoop
     private let token: UInt64
 
-    package init(_ loop: MonitorLoop, _ handler: @escaping () -> Void) {
+    package init(_ loop: HandlerLoop, _ handler: @escaping () -> Void) {
         self.loop = loop
         token = loop.register { _ in handler() }
     }

@@ -1,0 +1,164 @@
+import Crypto
+import EventHandlers
+import EventLoop
+import Glibc
+import LinuxSystem
+
+/// A thread for work on files that takes time: writing to the disk, copies and digests. The loop must not wait for them.
+final class FileWorker {
+    /// The descriptors are closed by their owner, after the result has come.
+    enum Job: Sendable {
+        /// Write to the disk, and compute the SHA-256 of the first `digest` bytes; nil: of none.
+        case flush(CInt, digest: Int64?)
+        /// Copy this many bytes from the beginning, and write the copy to the disk.
+        case copy(from: CInt, to: CInt, bytes: Int64)
+    }
+
+    enum Result: Sendable {
+        case done(digest: [UInt8]?)
+        case failed(SystemError)
+    }
+
+    private struct Order: Sendable {
+        let number: UInt64
+        let job: Job
+    }
+
+    /// Shared with the thread. Sendable: changed only with the lock held.
+    private final class Shared: @unchecked Sendable {
+        let lock = ConditionLock()
+        var orders: [Order] = []
+        var results: [(UInt64, Result)] = []
+        var hasEnded = false
+        let resultEvent: EventDescriptor
+
+        init() throws(SystemError) { resultEvent = try EventDescriptor() }
+    }
+
+    private let shared: Shared
+    private var watch: DescriptorWatch?
+    private var handlers: [UInt64: (Result) -> Void] = [:]
+    private var last: UInt64 = 0
+
+    init(_ loop: HandlerLoop) throws(TransferError) {
+        let shared: Shared
+        do throws(SystemError) {
+            shared = try Shared()
+            let code = Thread.start { Self.run(shared) }
+            guard code == 0 else { throw SystemError(code: code, call: "pthread_create") }
+        } catch {
+            throw .system(error)
+        }
+        self.shared = shared
+        do throws(LoopError) {
+            watch = try DescriptorWatch(loop, shared.resultEvent.rawValue, .read) { [unowned self] _ in
+                deliver()
+            }
+        } catch {
+            throw .loop(error)
+        }
+    }
+
+    deinit {
+        shared.lock.lock()
+        shared.hasEnded = true
+        shared.lock.signal()
+        shared.lock.unlock()
+    }
+
+    var isIdle: Bool { handlers.isEmpty }
+
+    /// - Parameter handler: called on the loop's thread.
+    func submit(_ job: Job, _ handler: @escaping (Result) -> Void) {
+        last += 1
+        handlers[last] = handler
+        shared.lock.lock()
+        shared.orders.append(Order(number: last, job: job))
+        shared.lock.signal()
+        shared.lock.unlock()
+    }
+
+    private func deliver() {
+        try? shared.resultEvent.clear()
+        shared.lock.lock()
+        let results = shared.results
+        shared.results.removeAll(keepingCapacity: true)
+        shared.lock.unlock()
+        for (number, result) in results { handlers.removeValue(forKey: number)?(result) }
+    }
+
+    // MARK: The thread
+
+    private static func run(_ shared: Shared) {
+        while true {
+            shared.lock.lock()
+            while shared.orders.isEmpty, !shared.hasEnded { shared.lock.wait() }
+            if shared.hasEnded { return shared.lock.unlock() }
+            let order = shared.orders.removeFirst()
+            shared.lock.unlock()
+            let result = perform(order.job)
+            shared.lock.lock()
+            shared.results.append((order.number, result))
+            shared.lock.unlock()
+            try? shared.resultEvent.signal()
+        }
+    }
+
+    private static func perform(_ job: Job) -> Result {
+        do throws(SystemError) {
+            switch job {
+            case .flush(let file, let length):
+                _ = try systemCall("fdatasync") { fdatasync(file) }
+                return .done(
+                    digest: try length.map { length throws(SystemError) in try digest(file, length) })
+            case .copy(let source, let target, let bytes):
+                try copy(source, target, bytes)
+                _ = try systemCall("fsync") { fsync(target) }
+                return .done(digest: nil)
+            }
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    private static let bufferBytes = 1 << 20
+
+    private static func digest(_ file: CInt, _ length: Int64) throws(SystemError) -> [UInt8] {
+        var hash = SHA256()
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferBytes, alignment: 16)
+        defer { unsafe buffer.deallocate() }
+        var offset: Int64 = 0
+        while offset < length {
+            let wanted = min(Int64(bufferBytes), length - offset)
+            let count = try systemCall("pread") {
+                unsafe pread(file, buffer.baseAddress, Int(wanted), Int(offset))
+            }
+            guard count > 0 else { throw SystemError(code: EIO, call: "pread") }
+            unsafe hash.update(bufferPointer: UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            offset += Int64(count)
+        }
+        return Array(hash.finalize())
+    }
+
+    private static func copy(_ source: CInt, _ target: CInt, _ bytes: Int64) throws(SystemError) {
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferBytes, alignment: 16)
+        defer { unsafe buffer.deallocate() }
+        var offset: Int64 = 0
+        while offset < bytes {
+            let wanted = min(Int64(bufferBytes), bytes - offset)
+            let count = try systemCall("pread") {
+                unsafe pread(source, buffer.baseAddress, Int(wanted), Int(offset))
+            }
+            guard count > 0 else { throw SystemError(code: EIO, call: "pread") }
+            var written = 0
+            while written < count {
+                written += try systemCall("pwrite") {
+                    unsafe pwrite(
+                        target, buffer.baseAddress?.advanced(by: written), count - written,
+                        Int(offset) + written)
+                }
+            }
+            offset += Int64(count)
+        }
+    }
+}

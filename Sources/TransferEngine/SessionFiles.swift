@@ -1,0 +1,130 @@
+import Glibc
+import LinuxSystem
+import TransferModel
+
+/// An open file that several owners share; closed after the last.
+final class OpenFile {
+    private let descriptor: OwnedDescriptor
+
+    init(_ descriptor: consuming OwnedDescriptor) { self.descriptor = descriptor }
+
+    var rawValue: CInt { descriptor.rawValue }
+
+    func size() throws(SystemError) -> Int64 {
+        var status = stat()
+        _ = try systemCall("fstat") { unsafe fstat(rawValue, &status) }
+        return Int64(status.st_size)
+    }
+
+    func truncate(to bytes: Int64) throws(SystemError) {
+        _ = try systemCall("ftruncate") { ftruncate(rawValue, Int(bytes)) }
+    }
+
+    func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(SystemError) {
+        var written = 0
+        while written < bytes.count {
+            written += try systemCall("pwrite") {
+                unsafe pwrite(
+                    rawValue, bytes.baseAddress?.advanced(by: written), bytes.count - written,
+                    Int(offset) + written)
+            }
+        }
+    }
+}
+
+/// The files of the sessions: a directory for each session, with the data that a task has received and, for an upload, the
+/// body that it sends.
+struct SessionFiles {
+    enum Part: String, CaseIterable {
+        case data
+        case body
+    }
+
+    private let directory: String
+    /// Held while the process runs: another one would write to the same files.
+    private let lock: OpenFile
+
+    init(directory: String) throws(TransferError) {
+        self.directory = directory
+        do throws(SystemError) {
+            try Self.makeDirectories(directory)
+            try Self.makeDirectories(directory + "/sessions")
+            lock = OpenFile(
+                try OwnedDescriptor(opening: directory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, mode: 0o600))
+        } catch {
+            throw .system(error)
+        }
+        guard flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0 else { throw .inUse(directory) }
+    }
+
+    var storePath: String { directory + "/transfers.sqlite" }
+
+    private static func makeDirectories(_ path: String) throws(SystemError) {
+        var end = path.startIndex
+        while end < path.endIndex {
+            end = path[path.index(after: end)...].firstIndex(of: "/") ?? path.endIndex
+            let parent = String(path[..<end])
+            guard unsafe mkdir(parent, 0o700) == 0 || errno == EEXIST else {
+                throw SystemError("mkdir \(parent)")
+            }
+        }
+    }
+
+    private func directory(of session: SessionID) -> String { "\(directory)/sessions/\(session.rawValue)" }
+
+    private func path(_ id: TaskID, of session: SessionID, _ part: Part) -> String {
+        "\(directory(of: session))/\(id.rawValue).\(part.rawValue)"
+    }
+
+    /// For reading and writing; made if it is not there.
+    func open(_ id: TaskID, of session: SessionID, _ part: Part) throws(SystemError) -> OpenFile {
+        _ = unsafe mkdir(directory(of: session), 0o700)
+        let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW
+        return OpenFile(try OwnedDescriptor(opening: path(id, of: session, part), flags, mode: 0o600))
+    }
+
+    /// For the client, which cannot write to it.
+    func openResult(_ id: TaskID, of session: SessionID) throws(SystemError) -> OpenFile {
+        OpenFile(
+            try OwnedDescriptor(
+                opening: path(id, of: session, .data), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))
+    }
+
+    /// 0 if there is none.
+    func size(_ id: TaskID, of session: SessionID, _ part: Part) -> Int64 {
+        var status = stat()
+        return unsafe lstat(path(id, of: session, part), &status) == 0 ? Int64(status.st_size) : 0
+    }
+
+    func truncate(_ id: TaskID, of session: SessionID, to bytes: Int64) {
+        _ = unsafe Glibc.truncate(path(id, of: session, .data), Int(bytes))
+    }
+
+    func remove(_ id: TaskID, of session: SessionID, _ parts: [Part] = Part.allCases) {
+        for part in parts { _ = unsafe unlink(path(id, of: session, part)) }
+    }
+
+    func remove(_ session: SessionID) {
+        let path = directory(of: session)
+        for name in (try? SmallFile.names(in: path)) ?? [] { _ = unsafe unlink("\(path)/\(name)") }
+        _ = unsafe rmdir(path)
+    }
+
+    /// Removes what no task has: the process ended before the store knew of it, or after the store had forgotten it.
+    func sweep(keeping tasks: [TaskID: SessionID], sessions: Set<SessionID>) {
+        let root = directory + "/sessions"
+        for name in (try? SmallFile.names(in: root)) ?? [] {
+            guard let number = Int64(name) else { continue }
+            let session = SessionID(number)
+            guard sessions.contains(session) else {
+                remove(session)
+                continue
+            }
+            for file in (try? SmallFile.names(in: "\(root)/\(name)")) ?? [] {
+                let number = Int64(file.prefix { $0 != "." })
+                if let number, tasks[TaskID(number)] == session { continue }
+                _ = unsafe unlink("\(root)/\(name)/\(file)")
+            }
+        }
+    }
+}

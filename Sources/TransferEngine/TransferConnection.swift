@@ -1,0 +1,314 @@
+import EventHandlers
+import EventLoop
+import FoundationEssentials
+import Glibc
+import LinuxSystem
+import SwiftProtobuf
+import TransferModel
+import TransferWire
+
+/// A client's connection, for one session.
+final class TransferConnection {
+    private let loop: HandlerLoop
+    private let engine: TransferEngine
+    private let socket: SeqPacketSocket
+    private var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
+    private var input: DescriptorWatch?
+    private var output: DescriptorWatch?
+    private(set) var session: SessionID?
+    private(set) var hasEnded = false
+    /// Answers that are not sent yet.
+    private var answers: [WireTransferReport] = []
+    private var isBlocked = false
+    /// Files that are being copied, each with an answer to come.
+    private var copies = 0
+    /// Settled tasks that are not reported yet, in their order.
+    private var unreported: [TaskID] = []
+    /// Results that are reported, and not released.
+    private var held: Set<TaskID> = []
+    /// Whether the end of the session has to be reported, once all its tasks are.
+    private var owesEnd = false
+    private var progress: [TaskID: Int64] = [:]
+
+    /// Each holds a descriptor in the client.
+    private static let mostHeld = 64
+    /// With the copies. No more requests are read meanwhile.
+    private static let mostAnswers = 64
+    private static let tasksInList = 100
+    private static let mostTurnRequests = 256
+
+    init(
+        _ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket, isRoot: Bool
+    ) throws {
+        self.loop = loop
+        self.engine = engine
+        self.socket = socket
+        let rawValue = self.socket.rawValue
+        input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
+        output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in
+            setBlocked(false)
+        }
+    }
+
+    /// The connection is over.
+    func leave() {
+        input = nil
+        output = nil
+        if let session { engine.leaveSession(session) }
+        session = nil
+    }
+
+    private func end() { hasEnded = true }
+
+    // MARK: Requests
+
+    private var hasRoom: Bool { answers.count + copies < Self.mostAnswers }
+
+    private func receive() {
+        do throws(SystemError) {
+            for _ in 0..<Self.mostTurnRequests where !hasEnded && !isBlocked {
+                guard hasRoom else { return }
+                switch try socket.receive(into: &buffer) {
+                case .wouldBlock: return
+                case .end: return end()
+                case .packet(_, let truncated, _):
+                    let bytes = buffer.bytes
+                    let descriptor = buffer.takeDescriptor()
+                    guard !truncated, let request = try? WireTransferRequest(serializedBytes: bytes),
+                        request.number != 0
+                    else { return end() }
+                    handle(request, descriptor)
+                }
+            }
+        } catch {
+            end()
+        }
+    }
+
+    private func handle(_ request: WireTransferRequest, _ descriptor: consuming OwnedDescriptor?) {
+        let number = request.number
+        if case .open(let open) = request.request { return self.open(number, open) }
+        guard let session else { return end() }
+        switch request.request {
+        case .add(let add): self.add(number, add, session, descriptor)
+        case .cancel(let cancel):
+            for id in tasks(cancel.task, of: session) { engine.cancel(id) }
+            answer(number)
+        case .authorize(let authorize):
+            let id = TaskID(authorize.task)
+            guard owns(id, session) else { return answer(number, refusal: "there is no such task") }
+            let fields = authorize.fields.map { HeaderField($0.name, $0.value) }
+            answer(number, refusal: engine.authorize(id, fields) ?? "")
+        case .release(let release):
+            let id = TaskID(release.task)
+            // One that was released before is released.
+            guard owns(id, session) else { return answer(number) }
+            let refusal = engine.release(id)
+            if refusal == nil { forget(id) }
+            answer(number, refusal: refusal ?? "")
+        case .list(let list): self.list(number, after: list.after, session)
+        case .conditions(let conditions):
+            engine.isGoodMoment = conditions.isGoodMoment
+            answer(number)
+        case .open, nil: end()
+        }
+    }
+
+    private func open(_ number: UInt64, _ open: WireTransferOpen) {
+        let names = [open.client, open.identifier]
+        guard session == nil,
+            names.allSatisfy({ (1...TransferPacket.maximumNameBytes).contains($0.utf8.count) })
+        else { return end() }
+        let session = engine.openSession(client: open.client, identifier: open.identifier)
+        self.session = session
+        for id in engine.taskIDs(of: session) where engine.isSettled(id) { unreported.append(id) }
+        owesEnd = !engine.taskIDs(of: session).isEmpty
+        answer(number)
+    }
+
+    private func add(
+        _ number: UInt64, _ add: WireTransferAdd, _ session: SessionID,
+        _ descriptor: consuming OwnedDescriptor?
+    ) {
+        guard add.tag.utf8.count <= TransferPacket.maximumNameBytes else {
+            return answer(number, refusal: "the tag is longer than \(TransferPacket.maximumNameBytes) bytes")
+        }
+        guard let task = TransferTask(add.task) else {
+            return answer(number, refusal: "the address is not one of http or https")
+        }
+        copies += 1
+        engine.add(task, tag: add.tag, to: session, body: descriptor) { [weak self] addition in
+            self?.copies -= 1
+            switch addition {
+            case .added(let id): self?.answer(number, task: id)
+            case .refused(let reason): self?.answer(number, refusal: reason)
+            }
+        }
+    }
+
+    private func list(_ number: UInt64, after: Int64, _ session: SessionID) {
+        let ids = engine.taskIDs(of: session).drop { $0.rawValue <= after }
+        var answer = WireTransferAnswer()
+        answer.number = number
+        answer.tasks = ids.prefix(Self.tasksInList).map(status)
+        answer.hasMore_p = ids.count > Self.tasksInList
+        answers.append(.with { $0.answer = answer })
+    }
+
+    private func status(_ id: TaskID) -> WireTransferStatus {
+        guard let task = engine.tasks[id] else { return WireTransferStatus() }
+        return WireTransferStatus.with {
+            $0.task = id.rawValue
+            $0.tag = task.record.tag
+            $0.receivedBytes = UInt64(clamping: task.bytes)
+            if let total = task.record.facts.total { $0.total.bytes = UInt64(clamping: total) }
+            switch task.record.state {
+            case .waiting: $0.state = engine.attempts[id] == nil ? .waiting : .running
+            case .needsCredentials: $0.state = .needsCredentials
+            case .finished: $0.state = .finished
+            }
+        }
+    }
+
+    private func owns(_ id: TaskID, _ session: SessionID) -> Bool { engine.tasks[id]?.session == session }
+
+    private func tasks(_ number: Int64, of session: SessionID) -> [TaskID] {
+        if number == 0 { return engine.taskIDs(of: session) }
+        return owns(TaskID(number), session) ? [TaskID(number)] : []
+    }
+
+    private func answer(_ number: UInt64, refusal: String = "", task: TaskID? = nil) {
+        answers.append(
+            .with {
+                $0.answer.number = number
+                $0.answer.refusal = refusal
+                if let task { $0.answer.task = task.rawValue }
+            })
+    }
+
+    // MARK: Reports
+
+    /// A task of the session was added, has ended, or needs credentials.
+    func note(_ id: TaskID) {
+        owesEnd = true
+        held.remove(id)
+        guard engine.isSettled(id), !unreported.contains(id) else { return }
+        unreported.append(id)
+    }
+
+    private func forget(_ id: TaskID) {
+        held.remove(id)
+        unreported.removeAll { $0 == id }
+        progress[id] = nil
+    }
+
+    /// At most once a second. A client that has not read the last report, because it sleeps, gets no other one.
+    func reportProgress() {
+        guard let session, !hasEnded, !isBlocked, !SocketTraffic.hasUnsent(socket.rawValue) else { return }
+        for (id, attempt) in engine.attempts where owns(id, session) {
+            guard let now = engine.progress(id), progress[id] != now.received &+ now.sent else { continue }
+            progress[id] = now.received &+ now.sent
+            let report = WireTransferReport.with {
+                $0.progress.task = attempt.id.rawValue
+                $0.progress.receivedBytes = UInt64(clamping: now.received)
+                $0.progress.sentBytes = UInt64(clamping: now.sent)
+                if let total = now.total { $0.progress.total.bytes = UInt64(clamping: total) }
+            }
+            guard send(report) else { return }
+        }
+    }
+
+    /// Sends what there is to say, as far as the client reads. Call it when the changes are stored.
+    func flush() {
+        guard !hasEnded else { return }
+        var sent = 0
+        while !isBlocked, sent < answers.count, send(answers[sent]) { sent += 1 }
+        answers.removeFirst(sent)
+        // Another connection of the session may have released them.
+        if held.count >= Self.mostHeld { held = held.filter { engine.tasks[$0] != nil } }
+        while !isBlocked, answers.isEmpty, held.count < Self.mostHeld, let id = unreported.first {
+            guard reportEnd(of: id) else { break }
+            unreported.removeFirst()
+        }
+        if !isBlocked, owesEnd, answers.isEmpty, unreported.isEmpty, let session,
+            engine.isWhollySettled(session),
+            send(.with { $0.sessionFinished = WireTransferSessionFinished() })
+        {
+            owesEnd = false
+        }
+        updateWatches()
+    }
+
+    /// False: not now.
+    private func reportEnd(of id: TaskID) -> Bool {
+        guard let task = engine.tasks[id] else { return true }
+        progress[id] = nil
+        switch task.record.state {
+        case .waiting: return true
+        case .needsCredentials:
+            return send(
+                .with {
+                    $0.challenge.task = id.rawValue
+                    $0.challenge.tag = task.record.tag
+                })
+        case .finished(let outcome):
+            var finished = WireTransferFinished()
+            finished.task = id.rawValue
+            finished.tag = task.record.tag
+            finished.failure = WireTransferFailureKind(outcome.failure)
+            if case .refused(let text) = outcome.failure { finished.reason = text }
+            finished.status = UInt32(clamping: outcome.status)
+            finished.bytes = UInt64(clamping: outcome.bytes)
+            if let digest = outcome.digest { finished.digest = Data(digest) }
+            var file: OpenFile?
+            if outcome.failure == nil {
+                do throws(SystemError) {
+                    file = try engine.files.openResult(id, of: task.session)
+                } catch  where error.code == EMFILE || error.code == ENFILE {
+                    // Results are held by clients; later there are descriptors again.
+                    return false
+                } catch {
+                    finished.failure = .storage
+                }
+            }
+            guard send(.with { $0.finished = finished }, file) else { return false }
+            held.insert(id)
+            return true
+        }
+    }
+
+    /// False: the client has to read first, or the connection has ended.
+    private func send(_ report: WireTransferReport, _ file: OpenFile? = nil) -> Bool {
+        do {
+            let bytes: [UInt8] = try report.serializedBytes()
+            let descriptors = file.map { [$0.rawValue] } ?? []
+            guard try socket.send(bytes, descriptors: descriptors) else {
+                setBlocked(true)
+                return false
+            }
+            return true
+        } catch let error as SystemError where error.code == ETOOMANYREFS {
+            // Too many descriptors are on their way.
+            setBlocked(true)
+            return false
+        } catch {
+            end()
+            return false
+        }
+    }
+
+    private func setBlocked(_ isBlocked: Bool) {
+        self.isBlocked = isBlocked
+        updateWatches()
+    }
+
+    private func updateWatches() {
+        do throws(LoopError) {
+            try output?.setArmed(isBlocked)
+            // A client that does not read is not read from; its end is seen when it is written to.
+            try input?.setArmed(!isBlocked && hasRoom)
+        } catch {
+            end()
+        }
+    }
+}

@@ -1,0 +1,391 @@
+package import EventHandlers
+import Glibc
+package import LinuxSystem
+package import TransferModel
+
+/// Moves the files of a user's sessions: decides by `TransferQueue` which task runs, has libcurl run it, and stores what has
+/// come of it. Confined to the loop's thread.
+///
+/// The order of writes makes any death harmless. Bytes are appended to a file, and the file's length tells how many there are.
+/// The validator is stored at the end of the turn in which its first bytes were written: a part without one is fetched anew,
+/// and one with a validator of before is refused by the server (`If-Range`). After a start of the machine only bytes count
+/// that were written to the disk.
+package final class TransferEngine {
+    struct Task {
+        var record: TransferStore.Record
+        /// Of the file with the response.
+        var bytes: Int64
+        /// Of the file to send.
+        let bodyBytes: Int64
+        /// Attempts in a row that brought nothing.
+        var failures = 0
+        /// Responses that contradict others.
+        var inconsistencies = 0
+        /// The longest part that was there at any time: less is no progress.
+        var best: Int64 = 0
+        var digestFailures = 0
+        /// The data is written to the disk, and its digest computed.
+        var isFinishing = false
+
+        var id: TaskID { record.id }
+        var session: SessionID { record.session }
+    }
+
+    struct Session {
+        let client: String
+        let identifier: String
+        var seen: Int64
+        var connections = 0
+        var tasks: Set<TaskID> = []
+        var tags: [String: TaskID] = [:]
+    }
+
+    private struct Name: Hashable {
+        let client: String
+        let identifier: String
+    }
+
+    package let configuration: TransferConfiguration
+    let loop: HandlerLoop
+    let files: SessionFiles
+    let store: TransferStore
+    let multi: CurlMulti
+    let worker: FileWorker
+    var queue: TransferQueue
+    var tasks: [TaskID: Task] = [:]
+    private(set) var sessions: [SessionID: Session] = [:]
+    private var names: [Name: SessionID] = [:]
+    var attempts: [TaskID: Attempt] = [:]
+    private var random = SystemRandomNumberGenerator()
+    private var queueTimer: LoopTimer?
+    private var orphanTimer: LoopTimer?
+    /// Something in the queue may have changed since it was asked last.
+    var isQueueStale = true
+    /// A task has finished, or needs credentials, or another was added.
+    package var onChange: (TaskID, SessionID) -> Void = { _, _ in }
+    private(set) var failure: TransferError?
+
+    package init(_ loop: HandlerLoop, _ configuration: TransferConfiguration) throws(TransferError) {
+        self.loop = loop
+        self.configuration = configuration
+        files = try SessionFiles(directory: configuration.directory)
+        store = try TransferStore(path: files.storePath)
+        multi = try CurlMulti(loop, connections: configuration.limits.parallel)
+        worker = try FileWorker(loop)
+        queue = TransferQueue(configuration.limits)
+        queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
+        orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
+        try load()
+        removeOrphans()
+    }
+
+    /// A moment of the clock on the wall, in seconds since 1970.
+    static var wallSeconds: Int64 { Int64(WallClock.now() / 1_000_000_000) }
+
+    private func load() throws(TransferError) {
+        let boot: String
+        do throws(SystemError) {
+            boot = try BootClock.bootID()
+        } catch {
+            throw .system(error)
+        }
+        let hasBooted = try store.noteBoot(boot)
+        let (stored, records) = try store.load()
+        files.sweep(
+            keeping: Dictionary(uniqueKeysWithValues: records.map { ($0.id, $0.session) }),
+            sessions: Set(stored.map(\.id)))
+        for session in stored {
+            sessions[session.id] = Session(
+                client: session.client, identifier: session.identifier, seen: session.seen)
+            names[Name(client: session.client, identifier: session.identifier)] = session.id
+        }
+        for record in records {
+            if hasBooted, files.size(record.id, of: record.session, .data) > record.durableBytes {
+                files.truncate(record.id, of: record.session, to: record.durableBytes)
+            }
+            insert(record)
+        }
+    }
+
+    private func insert(_ record: TransferStore.Record) {
+        let bytes = files.size(record.id, of: record.session, .data)
+        let bodyBytes = files.size(record.id, of: record.session, .body)
+        var task = Task(record: record, bytes: bytes, bodyBytes: bodyBytes)
+        task.best = bytes
+        tasks[record.id] = task
+        sessions[record.session]?.tasks.insert(record.id)
+        if !record.tag.isEmpty { sessions[record.session]?.tags[record.tag] = record.id }
+        let rests =
+            switch record.state {
+            case .waiting: false
+            case .needsCredentials, .finished: true
+            }
+        queue.add(
+            record.id, of: record.session, host: record.task.url.host,
+            isDiscretionary: record.task.isDiscretionary, reserved: bytes + bodyBytes, rests: rests)
+        isQueueStale = true
+    }
+
+    // MARK: Turns
+
+    /// Starts what can run, and stores the changes. Call it at the end of each turn, before anything is answered.
+    package func endTurn() {
+        do throws(TransferError) {
+            if isQueueStale {
+                isQueueStale = false
+                for id in queue.start(at: BootClock.now()) { try begin(id) }
+                let now = BootClock.now()
+                queueTimer?.deadline = queue.nextDeadline(after: now)
+            }
+            try store.commit()
+            for action in afterCommit { action() }
+            afterCommit.removeAll()
+        } catch {
+            fail(error)
+        }
+        if let error = multi.failure { fail(.loop(error)) }
+    }
+
+    func fail(_ error: TransferError) {
+        if failure == nil { failure = error }
+        loop.stop()
+    }
+
+    /// Whether nothing runs and nothing waits.
+    package var isIdle: Bool { queue.isIdle && worker.isIdle && attempts.isEmpty }
+
+    func randomNumber() -> UInt64 { random.next() }
+
+    // MARK: Sessions
+
+    /// The session, which is made if there is none.
+    package func openSession(client: String, identifier: String) -> SessionID {
+        let name = Name(client: client, identifier: identifier)
+        if let id = names[name] {
+            sessions[id]?.connections += 1
+            return id
+        }
+        let now = Self.wallSeconds
+        let id = store.addSession(client: client, identifier: identifier, seen: now)
+        sessions[id] = Session(client: client, identifier: identifier, seen: now, connections: 1)
+        names[name] = id
+        return id
+    }
+
+    /// A connection to the session has ended.
+    package func leaveSession(_ id: SessionID) {
+        guard let session = sessions[id] else { return }
+        sessions[id]?.connections = session.connections - 1
+        sessions[id]?.seen = Self.wallSeconds
+        if session.tasks.isEmpty, session.connections == 1 {
+            removeSession(id)
+        } else {
+            store.setSeen(id, Self.wallSeconds)
+        }
+    }
+
+    private func removeSession(_ id: SessionID) {
+        guard let session = sessions[id] else { return }
+        for task in session.tasks { removeTask(task) }
+        names[Name(client: session.client, identifier: session.identifier)] = nil
+        sessions[id] = nil
+        store.remove(id)
+        afterCommit.append { [files] in files.remove(id) }
+    }
+
+    /// Every hour, and at the start.
+    private func removeOrphans() {
+        let now = Self.wallSeconds
+        for (id, session) in sessions where session.connections == 0 {
+            guard now - session.seen >= configuration.orphanLifetime else { continue }
+            if session.tasks.allSatisfy({ isSettled($0) }) { removeSession(id) }
+        }
+        let period = min(3_600, max(1, configuration.orphanLifetime / 4))
+        orphanTimer?.set(milliseconds: period * 1_000)
+    }
+
+    /// Whether the task is finished or waits for credentials.
+    package func isSettled(_ id: TaskID) -> Bool {
+        switch tasks[id]?.record.state {
+        case .finished, .needsCredentials, nil: true
+        case .waiting: false
+        }
+    }
+
+    /// The tasks of the session, in their order.
+    package func taskIDs(of session: SessionID) -> [TaskID] { sessions[session]?.tasks.sorted() ?? [] }
+
+    package func isWhollySettled(_ session: SessionID) -> Bool {
+        sessions[session]?.tasks.allSatisfy { isSettled($0) } ?? true
+    }
+
+    // MARK: Tasks
+
+    package enum Addition: Sendable {
+        /// Stored with the end of the turn.
+        case added(TaskID)
+        case refused(String)
+    }
+
+    /// Adds a task, unless there is one with the same tag.
+    ///
+    /// - Parameters:
+    ///   - body: of an upload; it is copied from its beginning.
+    ///   - handler: called when the task is there, perhaps before this returns. It is stored with the end of that turn.
+    package func add(
+        _ task: TransferTask, tag: String, to session: SessionID, body: consuming OwnedDescriptor?,
+        _ handler: @escaping (Addition) -> Void
+    ) {
+        if !tag.isEmpty, let id = sessions[session]?.tags[tag] { return handler(.added(id)) }
+        if let flaw = task.flaw { return handler(.refused(flaw)) }
+        guard queue.hasRoomForTask else { return handler(.refused("there are too many tasks")) }
+        let id = store.nextTaskID()
+        let record = TransferStore.Record(
+            id: id, session: session, tag: tag, task: task, state: .waiting, created: Self.wallSeconds,
+            wasTried: false, facts: PartialBody(), durableBytes: 0)
+        switch task.kind {
+        case .download: handler(admit(record))
+        case .upload:
+            guard let body else { return handler(.refused("an upload needs a file")) }
+            copy(OpenFile(body), for: record, handler)
+        }
+    }
+
+    private func admit(_ record: TransferStore.Record) -> Addition {
+        // A second request with the same tag may have come while the file was copied.
+        if !record.tag.isEmpty, let id = sessions[record.session]?.tags[record.tag] { return .added(id) }
+        guard sessions[record.session] != nil else { return .refused("the session is gone") }
+        do throws(TransferError) {
+            try store.add(record)
+        } catch {
+            return .refused("\(error)")
+        }
+        insert(record)
+        onChange(record.id, record.session)
+        return .added(record.id)
+    }
+
+    private func copy(
+        _ source: OpenFile, for record: TransferStore.Record, _ handler: @escaping (Addition) -> Void
+    ) {
+        let target: OpenFile
+        let bytes: Int64
+        do throws(SystemError) {
+            var status = stat()
+            _ = try systemCall("fstat") { unsafe fstat(source.rawValue, &status) }
+            guard status.st_mode & S_IFMT == S_IFREG else {
+                return handler(.refused("only a regular file can be sent"))
+            }
+            bytes = Int64(status.st_size)
+            guard queue.reserved + bytes <= configuration.limits.diskBytes else {
+                return handler(.refused("there is no room for the file"))
+            }
+            target = try files.open(record.id, of: record.session, .body)
+        } catch {
+            return handler(.refused("\(error)"))
+        }
+        worker.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
+            [unowned self] result in
+            // Both files were open until here.
+            withExtendedLifetime((source, target)) {}
+            var addition: Addition
+            switch result {
+            case .done: addition = admit(record)
+            case .failed(let error): addition = .refused("\(error)")
+            }
+            if case .added(record.id) = addition {
+            } else {
+                files.remove(record.id, of: record.session)
+            }
+            handler(addition)
+        }
+    }
+
+    /// Ends a task as cancelled; nothing, if it is finished.
+    package func cancel(_ id: TaskID) {
+        guard let task = tasks[id] else { return }
+        if case .finished = task.record.state { return }
+        finish(id, Outcome(failure: .cancelled))
+    }
+
+    /// Continues a task that needs credentials, with these header fields.
+    ///
+    /// - Returns: the reason of a refusal.
+    package func authorize(_ id: TaskID, _ fields: [HeaderField]) -> String? {
+        guard var task = tasks[id], task.record.state == .needsCredentials else {
+            return "the task does not need credentials"
+        }
+        let replaced = Set(fields.map { $0.name.lowercased() })
+        task.record.task.fields.removeAll { replaced.contains($0.name.lowercased()) }
+        task.record.task.fields += fields
+        if let flaw = task.record.task.flaw { return flaw }
+        task.record.state = .waiting
+        tasks[id] = task
+        do throws(TransferError) {
+            try store.setTask(id, task.record.task)
+            try store.setState(id, .waiting)
+        } catch {
+            return "\(error)"
+        }
+        queue.wait(id, until: 0)
+        isQueueStale = true
+        onChange(id, task.session)
+        return nil
+    }
+
+    /// Removes a finished task, and its file.
+    ///
+    /// - Returns: the reason of a refusal.
+    package func release(_ id: TaskID) -> String? {
+        guard let task = tasks[id] else { return nil }
+        guard case .finished = task.record.state else { return "the task is not finished" }
+        removeTask(id)
+        return nil
+    }
+
+    private func removeTask(_ id: TaskID) {
+        guard let task = tasks.removeValue(forKey: id) else { return }
+        if let attempt = attempts.removeValue(forKey: id) { multi.stop(attempt.transfer) }
+        sessions[task.session]?.tasks.remove(id)
+        if !task.record.tag.isEmpty { sessions[task.session]?.tags[task.record.tag] = nil }
+        store.remove(id)
+        afterCommit.append { [files] in files.remove(id, of: task.session) }
+        queue.remove(id)
+        isQueueStale = true
+    }
+
+    /// Whether discretionary tasks may run.
+    package var isGoodMoment: Bool {
+        get { queue.isGoodMoment }
+        set {
+            queue.isGoodMoment = newValue
+            isQueueStale = true
+        }
+    }
+
+    /// The task is finished: tells its session, and removes what is not a result.
+    func finish(_ id: TaskID, _ outcome: Outcome) {
+        guard var task = tasks[id] else { return }
+        if let attempt = attempts.removeValue(forKey: id) { multi.stop(attempt.transfer) }
+        task.record.state = .finished(outcome)
+        task.isFinishing = false
+        task.bytes = outcome.failure == nil ? outcome.bytes : 0
+        tasks[id] = task
+        do throws(TransferError) {
+            try store.setState(id, task.record.state)
+        } catch {
+            return fail(error)
+        }
+        queue.rest(id)
+        queue.shrink(id, to: task.bytes)
+        isQueueStale = true
+        onChange(id, task.session)
+        // The store first: a file without a record is swept up, a record without its file would be a loss.
+        afterCommit.append { [files] in
+            files.remove(id, of: task.session, outcome.failure == nil ? [.body] : [.body, .data])
+        }
+    }
+
+    /// Done when the changes of this turn are stored.
+    private var afterCommit: [() -> Void] = []
+}

@@ -1,0 +1,107 @@
+package import EventHandlers
+import EventLoop
+package import Glibc
+package import LinuxSystem
+import TransferModel
+
+/// Serves the clients of the engine. The end of its loop's `run` is the end of the process's work.
+package final class TransferServer {
+    private let loop: HandlerLoop
+    private let engine: TransferEngine
+    private let listener: SeqPacketSocket
+    private var listenerWatch: DescriptorWatch?
+    private var signalWatch: DescriptorWatch?
+    private var connections: [ObjectIdentifier: TransferConnection] = [:]
+    private var idleTimer: LoopTimer?
+    private var progressTimer: LoopTimer?
+    private var acceptTimer: LoopTimer?
+    /// The user that clients must have; root may connect as well.
+    private let user: uid_t
+
+    private static let maximumConnections = 128
+    /// In milliseconds.
+    private static let progressPeriod: Int64 = 1_000
+    private static let acceptPause: Int64 = 200
+
+    /// - Parameter signals: of SIGTERM; the process ends when it is readable.
+    package init(
+        _ loop: HandlerLoop, _ engine: TransferEngine, listener: consuming SeqPacketSocket,
+        user: uid_t = geteuid(), signals: CInt? = nil
+    ) throws(TransferError) {
+        self.loop = loop
+        self.engine = engine
+        self.listener = listener
+        self.user = user
+        let rawValue = self.listener.rawValue
+        do throws(LoopError) {
+            listenerWatch = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in accept() }
+            if let signals {
+                signalWatch = try DescriptorWatch(loop, signals, .read) { _ in loop.stop() }
+            }
+        } catch {
+            throw .loop(error)
+        }
+        idleTimer = LoopTimer(loop) { [unowned self] in
+            if isIdle { loop.stop() }
+        }
+        acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
+        progressTimer = LoopTimer(loop) { [unowned self] in
+            for connection in connections.values { connection.reportProgress() }
+        }
+        engine.onChange = { [unowned self] task, session in
+            for connection in connections.values where connection.session == session { connection.note(task) }
+        }
+        loop.onTurnEnd = { [unowned self] in endTurn() }
+    }
+
+    /// Serves until there is nothing to do for a while, or a signal comes.
+    package func run() throws(TransferError) {
+        do throws(HandlerError) {
+            try loop.run()
+        } catch {
+            throw .handlers(error)
+        }
+        engine.endTurn()
+        if let failure = engine.failure { throw failure }
+    }
+
+    private var isIdle: Bool { connections.isEmpty && engine.isIdle }
+
+    private func endTurn() {
+        engine.endTurn()
+        // Without the store nothing is answered.
+        guard engine.failure == nil else { return }
+        for connection in connections.values { connection.flush() }
+        for (id, connection) in connections where connection.hasEnded {
+            connections[id] = nil
+            connection.leave()
+        }
+        if !isIdle {
+            idleTimer?.deadline = nil
+        } else if idleTimer?.deadline == nil {
+            idleTimer?.set(milliseconds: engine.configuration.idleTime * 1_000)
+        }
+        if engine.attempts.isEmpty || connections.isEmpty {
+            progressTimer?.deadline = nil
+        } else if progressTimer?.deadline == nil {
+            progressTimer?.set(milliseconds: Self.progressPeriod)
+        }
+    }
+
+    private func accept() {
+        do {
+            while let socket = try listener.accept() {
+                let peer = try socket.peerCredentials()
+                guard peer.uid == user || peer.uid == 0, connections.count < Self.maximumConnections else {
+                    continue
+                }
+                let connection = try TransferConnection(loop, engine, socket, isRoot: peer.uid == 0)
+                connections[ObjectIdentifier(connection)] = connection
+            }
+        } catch {
+            // Such as a shortage of descriptors: the connection stays in the queue, and the listener stays readable.
+            try? listenerWatch?.setArmed(false)
+            acceptTimer?.set(milliseconds: Self.acceptPause)
+        }
+    }
+}

@@ -1,0 +1,289 @@
+import FoundationEssentials
+import GRDB
+import SwiftProtobuf
+import TransferModel
+import TransferWire
+
+/// The sessions and tasks, in SQLite. The files lie beside it, and how much of each is there, only the file tells.
+///
+/// Changes are gathered, and written in one transaction at the end of a turn: nothing is answered before. A transaction
+/// survives the death of the process; one that makes a promise to a client is also on the disk.
+final class TransferStore {
+    struct Session {
+        let id: SessionID
+        let client: String
+        let identifier: String
+        /// Seconds since 1970, by the clock on the wall: the last time that a connection was there.
+        let seen: Int64
+    }
+
+    struct Record {
+        let id: TaskID
+        let session: SessionID
+        let tag: String
+        var task: TransferTask
+        var state: TaskState
+        /// Seconds since 1970, by the clock on the wall.
+        let created: Int64
+        /// A request was sent, or about to be, and its end is not known. Only of tasks that must not be repeated.
+        var wasTried: Bool
+        /// Without the number of bytes, which the file tells.
+        var facts: PartialBody
+        /// Bytes that are on the disk whatever happens.
+        var durableBytes: Int64
+    }
+
+    private let database: DatabaseQueue
+    private var changes: [(Database) throws -> Void] = []
+    private var makesPromise = false
+    private(set) var lastTask: Int64
+    private(set) var lastSession: Int64
+
+    init(path: String) throws(TransferError) {
+        do {
+            var configuration = Configuration()
+            configuration.prepareDatabase { database in
+                try database.execute(sql: "PRAGMA journal_mode = WAL")
+            }
+            database = try DatabaseQueue(path: path, configuration: configuration)
+            try Self.migrator.migrate(database)
+            (lastTask, lastSession) = try database.read { database in
+                let sql = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?"
+                return (
+                    try Int64.fetchOne(database, sql: sql, arguments: ["task"]) ?? 0,
+                    try Int64.fetchOne(database, sql: sql, arguments: ["session"]) ?? 0
+                )
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    private static var migrator: DatabaseMigrator {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("1") { database in
+            try database.execute(
+                sql: """
+                    CREATE TABLE session (
+                        id INTEGER PRIMARY KEY AUTOINCREMENT,
+                        client TEXT NOT NULL,
+                        identifier TEXT NOT NULL,
+                        seen INTEGER NOT NULL,
+                        UNIQUE (client, identifier));
+                    CREATE TABLE task (
+                        id INTEGER PRIMARY KEY AUTOINCREMENT,
+                        session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE,
+                        tag TEXT NOT NULL,
+                        request BLOB NOT NULL,
+                        state INTEGER NOT NULL,
+                        created INTEGER NOT NULL,
+                        tried INTEGER NOT NULL DEFAULT 0,
+                        total INTEGER,
+                        entity_tag TEXT,
+                        last_modified TEXT,
+                        durable INTEGER NOT NULL DEFAULT 0,
+                        outcome BLOB);
+                    CREATE INDEX task_session ON task (session);
+                    CREATE TABLE boot (id TEXT NOT NULL);
+                    """)
+        }
+        return migrator
+    }
+
+    // MARK: Reading
+
+    func load() throws(TransferError) -> (sessions: [Session], records: [Record]) {
+        do {
+            return try database.read { database in
+                let sessions = try Row.fetchAll(database, sql: "SELECT * FROM session ORDER BY id").map {
+                    Session(
+                        id: SessionID($0["id"]), client: $0["client"], identifier: $0["identifier"],
+                        seen: $0["seen"])
+                }
+                let records = try Row.fetchAll(database, sql: "SELECT * FROM task ORDER BY id")
+                    .map { try Self.record($0) }
+                return (sessions, records)
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    private static func record(_ row: Row) throws -> Record {
+        let bytes: [UInt8] = Array(row["request"] as Data)
+        let wire = try WireTransferTask(serializedBytes: bytes)
+        guard let task = TransferTask(wire) else { throw TransferError.store("a task cannot be read") }
+        var validator: Validator?
+        if let tag: String = row["entity_tag"] {
+            validator = .entityTag(tag)
+        } else if let date: String = row["last_modified"] {
+            validator = .lastModified(date)
+        }
+        let outcome: Data? = row["outcome"]
+        let state: TaskState
+        if let outcome {
+            state = .finished(Outcome(try WireTransferOutcome(serializedBytes: Array(outcome))))
+        } else {
+            state = row["state"] == Self.needsCredentials ? .needsCredentials : .waiting
+        }
+        return Record(
+            id: TaskID(row["id"]), session: SessionID(row["session"]), tag: row["tag"], task: task,
+            state: state, created: row["created"], wasTried: row["tried"],
+            facts: PartialBody(total: row["total"], validator: validator), durableBytes: row["durable"])
+    }
+
+    private static let waiting = 0
+    private static let needsCredentials = 1
+    private static let finished = 2
+
+    /// Whether the machine has started anew since the last call. Then only durable bytes can be trusted.
+    func noteBoot(_ id: String) throws(TransferError) -> Bool {
+        do {
+            return try database.write { database in
+                let before = try String.fetchOne(database, sql: "SELECT id FROM boot")
+                guard before != id else { return false }
+                try database.execute(sql: "DELETE FROM boot")
+                try database.execute(sql: "INSERT INTO boot VALUES (?)", arguments: [id])
+                return before != nil
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    // MARK: Changing
+
+    func addSession(client: String, identifier: String, seen: Int64) -> SessionID {
+        lastSession += 1
+        let id = lastSession
+        makesPromise = true
+        changes.append { database in
+            try database.cachedStatement(sql: "INSERT INTO session VALUES (?, ?, ?, ?)")
+                .execute(arguments: [id, client, identifier, seen])
+        }
+        return SessionID(id)
+    }
+
+    func nextTaskID() -> TaskID {
+        lastTask += 1
+        return TaskID(lastTask)
+    }
+
+    func add(_ record: Record) throws(TransferError) {
+        let request = try Self.bytes(WireTransferTask(record.task))
+        makesPromise = true
+        changes.append { database in
+            try database.cachedStatement(
+                sql: """
+                    INSERT INTO task (id, session, tag, request, state, created) VALUES (?, ?, ?, ?, ?, ?)
+                    """
+            ).execute(arguments: [
+                record.id.rawValue, record.session.rawValue, record.tag, request, Self.waiting,
+                record.created,
+            ])
+        }
+    }
+
+    func setTried(_ id: TaskID, _ wasTried: Bool) {
+        changes.append { database in
+            try database.cachedStatement(sql: "UPDATE task SET tried = ? WHERE id = ?")
+                .execute(arguments: [wasTried, id.rawValue])
+        }
+    }
+
+    func setFacts(_ id: TaskID, _ facts: PartialBody, durableBytes: Int64) {
+        var tag: String?
+        var date: String?
+        switch facts.validator {
+        case .entityTag(let text): tag = text
+        case .lastModified(let text): date = text
+        case nil: break
+        }
+        changes.append { [tag, date] database in
+            try database.cachedStatement(
+                sql: """
+                    UPDATE task SET total = ?, entity_tag = ?, last_modified = ?, durable = ? WHERE id = ?
+                    """
+            ).execute(arguments: [facts.total, tag, date, durableBytes, id.rawValue])
+        }
+    }
+
+    func setDurable(_ id: TaskID, bytes: Int64) {
+        changes.append { database in
+            try database.cachedStatement(sql: "UPDATE task SET durable = ? WHERE id = ?")
+                .execute(arguments: [bytes, id.rawValue])
+        }
+    }
+
+    func setState(_ id: TaskID, _ state: TaskState) throws(TransferError) {
+        let number: Int
+        var outcome: Data?
+        switch state {
+        case .waiting: number = Self.waiting
+        case .needsCredentials: number = Self.needsCredentials
+        case .finished(let result):
+            number = Self.finished
+            outcome = try Self.bytes(WireTransferOutcome(result))
+        }
+        changes.append { [outcome] database in
+            try database.cachedStatement(sql: "UPDATE task SET state = ?, outcome = ? WHERE id = ?")
+                .execute(arguments: [number, outcome, id.rawValue])
+        }
+    }
+
+    func setTask(_ id: TaskID, _ task: TransferTask) throws(TransferError) {
+        let request = try Self.bytes(WireTransferTask(task))
+        makesPromise = true
+        changes.append { database in
+            try database.cachedStatement(sql: "UPDATE task SET request = ? WHERE id = ?")
+                .execute(arguments: [request, id.rawValue])
+        }
+    }
+
+    func remove(_ id: TaskID) {
+        changes.append { database in
+            try database.cachedStatement(sql: "DELETE FROM task WHERE id = ?")
+                .execute(arguments: [id.rawValue])
+        }
+    }
+
+    func remove(_ id: SessionID) {
+        changes.append { database in
+            try database.cachedStatement(sql: "DELETE FROM session WHERE id = ?")
+                .execute(arguments: [id.rawValue])
+        }
+    }
+
+    func setSeen(_ id: SessionID, _ seconds: Int64) {
+        changes.append { database in
+            try database.cachedStatement(sql: "UPDATE session SET seen = ? WHERE id = ?")
+                .execute(arguments: [seconds, id.rawValue])
+        }
+    }
+
+    /// Writes the changes since the last call.
+    func commit() throws(TransferError) {
+        guard !changes.isEmpty else { return }
+        do {
+            try database.writeWithoutTransaction { database in
+                try database.execute(sql: "PRAGMA synchronous = \(makesPromise ? "FULL" : "NORMAL")")
+                try database.inTransaction(.immediate) {
+                    for change in changes { try change(database) }
+                    return .commit
+                }
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+        changes.removeAll(keepingCapacity: true)
+        makesPromise = false
+    }
+
+    private static func bytes(_ message: some SwiftProtobuf.Message) throws(TransferError) -> Data {
+        do {
+            return try message.serializedBytes()
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+}

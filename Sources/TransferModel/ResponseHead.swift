@@ -1,0 +1,92 @@
+/// The status and the header fields of a response that decide about the task.
+package struct ResponseHead: Hashable, Sendable {
+    package var status: Int
+    /// In bytes.
+    package var contentLength: Int64?
+    package var contentRange: ContentRange?
+    package var entityTag: String?
+    package var lastModified: String?
+    package var date: String?
+    /// In seconds.
+    package var retryAfter: Int64?
+    /// Other than `identity`: the bytes are not those of the resource.
+    package var isEncoded = false
+
+    package init(status: Int) { self.status = status }
+
+    /// From a status line, such as `HTTP/1.1 206 Partial Content`.
+    package init?(statusLine line: Substring) {
+        guard line.hasPrefix("HTTP/") else { return nil }
+        let parts = line.split(separator: " ", maxSplits: 2)
+        guard parts.count >= 2, let status = Int(parts[1]), (100...999).contains(status) else { return nil }
+        self.init(status: status)
+    }
+
+    /// Another line of the header. Fields that are broken or given twice with different content are as if they were not
+    /// there.
+    package mutating func add(line: Substring) {
+        guard let colon = line.firstIndex(of: ":") else { return }
+        let value = line[line.index(after: colon)...].trimmed
+        switch line[..<colon].lowercased() {
+        case "content-length": contentLength = Self.length(value)
+        case "content-range": contentRange = ContentRange(value)
+        case "etag": entityTag = value.utf8.count <= Self.maximumTagBytes ? String(value) : nil
+        case "last-modified": lastModified = String(value)
+        case "date": date = String(value)
+        case "retry-after": retryAfter = Self.length(value)
+        case "content-encoding": isEncoded = value.lowercased() != "identity" && !value.isEmpty
+        default: break
+        }
+    }
+
+    /// A longer tag is stored nowhere.
+    package static let maximumTagBytes = 1_024
+
+    static func length(_ text: Substring) -> Int64? {
+        guard !text.isEmpty, text.utf8.allSatisfy({ $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") })
+        else { return nil }
+        return Int64(text)
+    }
+}
+
+/// The field `Content-Range` (RFC 9110 section 14.4).
+package struct ContentRange: Hashable, Sendable {
+    /// nil: the range of a refusal (416).
+    package var bytes: ClosedRange<Int64>?
+    /// Of the whole; nil: unknown.
+    package var total: Int64?
+
+    package init(_ bytes: ClosedRange<Int64>?, total: Int64?) {
+        self.bytes = bytes
+        self.total = total
+    }
+
+    package init?(_ text: Substring) {
+        let parts = text.split(separator: " ", omittingEmptySubsequences: true)
+        guard parts.count == 2, parts[0].lowercased() == "bytes" else { return nil }
+        let halves = parts[1].split(separator: "/", omittingEmptySubsequences: false)
+        guard halves.count == 2 else { return nil }
+        if halves[1] != "*" {
+            guard let length = ResponseHead.length(halves[1]) else { return nil }
+            total = length
+        }
+        if halves[0] == "*" {
+            guard total != nil else { return nil }
+            return
+        }
+        let ends = halves[0].split(separator: "-", omittingEmptySubsequences: false)
+        guard ends.count == 2, let first = ResponseHead.length(ends[0]),
+            let last = ResponseHead.length(ends[1]), first <= last
+        else { return nil }
+        if let total, last >= total { return nil }
+        bytes = first...last
+    }
+}
+
+extension Substring {
+    var trimmed: Substring {
+        var text = drop { $0 == " " || $0 == "\t" }
+        while let last = text.last, last == " " || last == "\t" || last.isNewline { text.removeLast() }
+        return text
+    }
+}

@@ -1,0 +1,161 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import SwiftProtobuf
+import Testing
+import TransferWire
+
+@Suite("Kills of the transfer process")
+struct KillTests {
+    /// Waits for the results of all files, kills the process now and then, and checks each file.
+    private func fetchAll(
+        _ process: TransferProcess, _ files: [String: [UInt8]], address: (String) -> String, kills: Int,
+        kill: () throws -> Void
+    ) throws {
+        var client = try process.open()
+        for name in files.keys.sorted() { try client.add(address(name), tag: name) { $0.wantsDigest = true } }
+        var missing = Set(files.keys)
+        var killed = 0
+        var nextKill = BootClock.now() + Int64.random(in: 20...200) * 1_000_000
+        while !missing.isEmpty {
+            if killed < kills, BootClock.now() >= nextKill {
+                try kill()
+                killed += 1
+                client = try process.open()
+                nextKill = BootClock.now() + Int64.random(in: 20...200) * 1_000_000
+            }
+            do {
+                guard let (report, file) = try client.next(within: killed < kills ? 10 : 60_000) else {
+                    if killed < kills { continue }
+                    Issue.record("lost: \(missing.sorted())")
+                    return
+                }
+                guard case .finished(let result) = report.report else { continue }
+                let bytes = try #require(files[result.tag])
+                #expect(result.failure == .none && result.bytes == bytes.count, "\(result)")
+                let expected = digest(bytes)
+                #expect(Array(result.digest) == expected)
+                #expect(try #require(file).digest() == expected)
+                try client.release(result.task)
+                missing.remove(result.tag)
+            } catch is TransferClient.Ended {
+                client = try process.open()
+            }
+        }
+    }
+
+    private static let sizes = [0, 1, 1_000, 65_536, 300_000, 1_000_000, 3_000_000, 6_000_000]
+
+    @Test("Nothing is lost or damaged, and little is fetched twice")
+    func process() throws {
+        let server = try Nginx(rate: "3m")
+        var files: [String: [UInt8]] = [:]
+        for index in 0..<24 {
+            let bytes = randomBytes(Self.sizes[index % Self.sizes.count])
+            files["f\(index)"] = bytes
+            try server.add("f\(index)", bytes)
+        }
+        let process = try TransferProcess(["--parallel", "8"])
+        try fetchAll(process, files, address: { server.address + "/" + $0 }, kills: 15) {
+            try process.restart()
+        }
+        let payload = files.values.reduce(0) { $0 + $1.count }
+        let fetched = server.log.reduce(0) { $0 + $1.bytes }
+        // The server counts bytes that were on their way.
+        #expect(Double(fetched) / Double(payload) < 1.5, "\(fetched) of \(payload)")
+        #expect(server.log.contains { $0.status == 206 })
+        print("kills: fetched \(fetched) of \(payload) bytes, ratio \(Double(fetched) / Double(payload))")
+    }
+
+    @Test("A server that is killed costs nothing but time")
+    func server() throws {
+        let server = try Nginx(rate: "3m")
+        var files: [String: [UInt8]] = [:]
+        for index in 0..<12 {
+            let bytes = randomBytes(Self.sizes[index % Self.sizes.count])
+            files["f\(index)"] = bytes
+            try server.add("f\(index)", bytes)
+        }
+        let process = try TransferProcess(["--authorities", server.authorities])
+        try fetchAll(process, files, address: { server.secureAddress + "/" + $0 }, kills: 5) {
+            try server.restart()
+        }
+    }
+
+    @Test("After a start of the machine only bytes count that were written to the disk")
+    func machineStart() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        try client.add(server.address + "/slow?seed=a&size=6000000&ms=20") { $0.wantsDigest = true }
+        #expect(
+            try eventually {
+                try client.request { $0.list.after = 0 }.tasks.contains { $0.receivedBytes > 300_000 }
+            })
+        process.kill()
+        // As after a loss of power: the length is there, and the bytes are not.
+        let code = """
+            import glob, os, sqlite3, sys
+            database = sqlite3.connect(sys.argv[1] + "/transfers.sqlite")
+            database.execute("UPDATE boot SET id = 'another'")
+            database.commit()
+            database.close()
+            for path in glob.glob(sys.argv[1] + "/sessions/*/*.data"):
+                size = os.path.getsize(path)
+                open(path, "r+b").write(bytes(size))
+                print(size)
+            """
+        let child = try Child("/usr/bin/python3", "-c", code, process.data)
+        #expect(Int(try require(try child.hear(within: 30_000)).dropLast()) ?? 0 > 300_000)
+        child.reap()
+        try process.start()
+        let (result, file) = try process.open().nextResult()
+        #expect(result.failure == .none && result.bytes == 6_000_000)
+        let expected = try server.digest(seed: "a", size: 6_000_000)
+        #expect(hexadecimal(result.digest) == expected)
+        #expect(hexadecimal(try #require(file).digest()) == expected)
+    }
+
+    @Test("SIGTERM in the middle of transfers ends the process in order")
+    func terminated() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        for _ in 0..<4 {
+            try client.add(server.address + "/slow?seed=a&size=4000000&ms=20") { $0.wantsDigest = true }
+        }
+        #expect(
+            try eventually {
+                try client.request { $0.list.after = 0 }.tasks.contains { $0.receivedBytes > 300_000 }
+            })
+        #expect(Glibc.kill(process.process.pid, SIGTERM) == 0)
+        process.process.reap()
+        #expect(process.process.status == 0)
+        try process.start()
+        let later = try process.open()
+        for _ in 0..<4 { #expect(try later.nextResult().0.failure == .none) }
+    }
+
+    @Test("Uploads that were accepted arrive, also if the process is killed")
+    func uploads() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        var tags: Set<String> = []
+        for index in 0..<8 {
+            let client = try process.open()
+            let path = process.directory.path + "/source\(index)"
+            try Nginx.write(randomBytes(2_000_000), to: path)
+            let source = try OwnedDescriptor(opening: path, O_RDONLY)
+            try client.add(server.address + "/put?name=u\(index)", tag: "u\(index)", body: source.rawValue)
+            unlink(path)
+            tags.insert("u\(index)")
+            try process.restart()
+        }
+        let client = try process.open()
+        while !tags.isEmpty {
+            let (result, _) = try client.nextResult()
+            #expect(result.failure == .none)
+            tags.remove(result.tag)
+        }
+    }
+}

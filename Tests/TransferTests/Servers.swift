@@ -1,0 +1,168 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+
+/// `odd-server.py`, with the faults of real servers.
+final class OddServer {
+    private let process: Child
+    let address: String
+
+    init() throws {
+        let script = String(#filePath.prefix { _ in true }.dropLast("Servers.swift".count)) + "odd-server.py"
+        process = try Child("/usr/bin/python3", script)
+        let port = try require(try process.hear(within: 30_000)).prefix { $0.isNumber }
+        address = "http://127.0.0.1:\(port)"
+    }
+
+    /// The body of a response to curl.
+    func get(_ path: String) throws -> String {
+        let child = try Child("/usr/bin/curl", "-s", "-m", "20", address + path)
+        var text = ""
+        while let piece = try child.hear(), !piece.isEmpty { text += piece }
+        return text
+    }
+
+    /// The SHA-256 of one of its bodies, in hexadecimal.
+    func digest(seed: String, size: Int) throws -> String { try get("/digest?seed=\(seed)&size=\(size)") }
+}
+
+func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+    bytes.map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+}
+
+/// nginx with a directory of files, by HTTP and by HTTPS with HTTP/2. Its log has the bytes of each body.
+final class Nginx {
+    static let program = "/usr/sbin/nginx"
+
+    private let directory: TemporaryDirectory
+    private var process: Child
+    let port: UInt16
+    let securePort: UInt16
+
+    /// - Parameter rate: of each response, in nginx's notation, such as `4m`; empty: unlimited.
+    init(rate: String = "") throws {
+        directory = try TemporaryDirectory()
+        chmod(directory.path, 0o755)
+        port = try Self.freePort()
+        securePort = try Self.freePort()
+        let path = directory.path
+        mkdir(path + "/files", 0o755)
+        let certificate = try Child(
+            "/bin/sh", "-c",
+            """
+            openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+            -addext subjectAltName=IP:127.0.0.1 -keyout \(path)/key.pem -out \(path)/certificate.pem 2>/dev/null
+            """)
+        certificate.reap()
+        chmod(path + "/certificate.pem", 0o644)
+        let text = """
+            daemon off;
+            master_process off;
+            pid \(path)/pid;
+            error_log \(path)/error.log;
+            events { worker_connections 512; }
+            http {
+                log_format plain '$status $body_bytes_sent $server_protocol $request_uri';
+                access_log \(path)/access.log plain;
+                client_body_temp_path \(path)/t1;
+                proxy_temp_path \(path)/t2;
+                fastcgi_temp_path \(path)/t3;
+                uwsgi_temp_path \(path)/t4;
+                scgi_temp_path \(path)/t5;
+                default_type application/octet-stream;
+                server {
+                    listen 127.0.0.1:\(port) sndbuf=128k;
+                    listen 127.0.0.1:\(securePort) ssl http2 sndbuf=128k;
+                    ssl_certificate \(path)/certificate.pem;
+                    ssl_certificate_key \(path)/key.pem;
+                    root \(path)/files;
+                    \(rate.isEmpty ? "" : "limit_rate \(rate);")
+                }
+            }
+            """
+        try Self.write(Array(text.utf8), to: path + "/nginx.conf")
+        process = try Self.start(path)
+        try waitUntilReady()
+    }
+
+    private static func start(_ path: String) throws -> Child {
+        try Child(program, "-c", path + "/nginx.conf", "-p", path, "-e", path + "/error.log")
+    }
+
+    private func waitUntilReady() throws {
+        let port = port
+        guard eventually(within: 20_000, { Self.connects(to: port) }) else { throw TimedOut() }
+    }
+
+    /// Kills it, and starts it again: all connections are cut.
+    func restart() throws {
+        process.end()
+        process = try Self.start(directory.path)
+        try waitUntilReady()
+    }
+
+    var authorities: String { directory.path + "/certificate.pem" }
+    var address: String { "http://127.0.0.1:\(port)" }
+    var secureAddress: String { "https://127.0.0.1:\(securePort)" }
+
+    func add(_ name: String, _ bytes: [UInt8]) throws {
+        try Self.write(bytes, to: directory.path + "/files/" + name)
+    }
+
+    /// Status, bytes of the body, protocol and address of each response.
+    var log: [(status: Int, bytes: Int, version: String, address: String)] {
+        let text = (try? SmallFile.readText(directory.path + "/access.log")) ?? ""
+        return text.split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: " ")
+            guard fields.count == 4, let status = Int(fields[0]), let bytes = Int(fields[1]) else {
+                return nil
+            }
+            return (status, bytes, String(fields[2]), String(fields[3]))
+        }
+    }
+
+    static func write(_ bytes: [UInt8], to path: String) throws {
+        let file = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
+        var offset = 0
+        while offset < bytes.count {
+            let count = bytes.withUnsafeBytes {
+                Glibc.write(file.rawValue, $0.baseAddress?.advanced(by: offset), $0.count - offset)
+            }
+            guard count > 0 else { throw SystemError("write") }
+            offset += count
+        }
+    }
+
+    static func freePort() throws -> UInt16 {
+        let socket = OwnedDescriptor(
+            adopting: try systemCall("socket") { Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) })
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let bound = withUnsafeMutableBytes(of: &address) { bytes in
+            guard let pointer = bytes.assumingMemoryBound(to: sockaddr.self).baseAddress else { return false }
+            return bind(socket.rawValue, pointer, length) == 0
+                && getsockname(socket.rawValue, pointer, &length) == 0
+        }
+        guard bound else { throw SystemError("bind") }
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    static func connects(to port: UInt16) -> Bool {
+        let descriptor = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        address.sin_port = port.bigEndian
+        return withUnsafeMutableBytes(of: &address) { bytes in
+            guard let pointer = bytes.assumingMemoryBound(to: sockaddr.self).baseAddress else { return false }
+            return connect(descriptor, pointer, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+        }
+    }
+}
+
+/// An event has not come in time.
+struct TimedOut: Error {}
