@@ -142,6 +142,11 @@ package enum ProcFS {
         return tracer
     }
 
+    /// The signals that the first thread of a process blocks: bit 0 is signal 1.
+    package static func blockedSignals(_ pid: pid_t) -> UInt64? {
+        status(pid, "SigBlk").flatMap { UInt64($0, radix: 16) }
+    }
+
     package static func residentBytes(_ pid: pid_t) -> Int? {
         guard let text = try? SmallFile.readText("/proc/\(pid)/statm"),
             let pages = text.split(separator: " ").dropFirst().first.flatMap({ Int($0) })

@@ -63,6 +63,16 @@ private enum Script {
                 late("sleep", begin, 1.9)
             """
 
+    /// A handler of a signal, which needs a call of the first thread to be interrupted, and other threads that wait.
+    static let threads =
+        imports + """
+            signal.signal(signal.SIGUSR1, lambda *_: print("got USR1", flush=True))
+            for _ in range(8):
+                threading.Thread(target=threading.Event().wait, daemon=True).start()
+            print("ready", flush=True)
+            sys.stdin.buffer.readline()
+            """
+
     /// Looks around ten times a second, and answers on a TCP port, which it prints.
     static let ticks =
         imports + """
@@ -238,6 +248,19 @@ struct UnmodifiedTests {
             return (last["state_detail"] as? String)?.contains("wakes up by itself") == true
         }
         #expect(isExplained && last["state"] as? String == "active", "\(last)")
+    }
+
+    @Test("A signal to a sleeping program reaches its first thread")
+    func signalToFirstThread() throws {
+        let program = try run(Script.threads)
+        try program.wrote("ready")
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            program.send(signal: SIGUSR1)
+            try program.wrote(String(repeating: "got USR1\n", count: round))
+        }
+        program.endInput()
+        #expect(try program.outcome().code == 0)
     }
 
     @Test("Its processes sleep and wake together")

@@ -1,6 +1,6 @@
 """The memory of many servers of the Model Context Protocol that wait for their next request."""
 
-import contextlib, glob, os, subprocess, time
+import concurrent.futures, contextlib, glob, os, subprocess, time
 
 from catalog.stdio import ContextServer
 from measure import percentile
@@ -10,8 +10,13 @@ CONTROL = "/sys/class/zram-control"
 
 
 @contextlib.contextmanager
-def compressed_swap(mebibytes):
-    """A swap of compressed memory (zram) for the time of the measurement. Yields its number."""
+def swap(mebibytes=4_096):
+    """The machine's swap; if there is none, one of compressed memory (zram) for the time of the measurement."""
+    with open("/proc/swaps") as file:
+        has_swap = len(file.readlines()) > 1
+    if has_swap or not os.path.exists(CONTROL):
+        yield
+        return
     with open(f"{CONTROL}/hot_add") as file:
         number = file.read().strip()
     device = f"/dev/zram{number}"
@@ -25,7 +30,7 @@ def compressed_swap(mebibytes):
         subprocess.run(["mkswap", device], check=True, capture_output=True)
         subprocess.run(["swapon", device], check=True)
         is_on = True
-        yield number
+        yield
     finally:
         if is_on:
             subprocess.run(["swapoff", device], check=True)
@@ -62,12 +67,18 @@ def measure(supervisor, count, idle, page_out):
     lost, times, complaints = 0, [], []
     swap_before = swap_kib()
     try:
-        for program in programs:
+        began = time.monotonic()
+
+        def start(program):
             program.start()
             program.request()
-        # Awake, or asleep for less than the time until it is written.
+
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(start, programs))
         processes = [program.run.processes() for program in programs]
         before = sum(program.run.memory_kib() for program in programs)
+        if time.monotonic() - began > page_out:
+            raise RuntimeError("the servers have started too slowly: the first ones have been written already")
         is_asleep = all(program.run.falls_asleep(60) for program in programs)
         last = [None]
 

@@ -13,6 +13,11 @@ static inline int clinux_get_descriptor(int pidfd, int descriptor) {
     return (int)syscall(sys_pidfd_getfd, pidfd, descriptor, 0);
 }
 
+// tgkill(2): a signal for one thread of a process. 0, or -1 and errno.
+static inline int clinux_signal_thread(pid_t process, pid_t thread, int signal_number) {
+    return (int)syscall(SYS_tgkill, process, thread, signal_number);
+}
+
 // The result of the system call that a stopped or frozen thread has not returned from to its program yet: a negative
 // errno, with -512 to -516 for a call that goes on when the thread does. It is read as a debugger would, which neither the
 // thread nor its parent notices. 0, or -1 and errno.

@@ -2,6 +2,7 @@ import CLinux
 import EventLoop
 import Logging
 import NightbellCore
+import Suspension
 
 /// The memory of clients, which may be short, and the supervisor's own, which it gives back.
 struct MemoryCare: ~Copyable {

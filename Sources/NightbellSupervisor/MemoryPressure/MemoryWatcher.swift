@@ -3,6 +3,7 @@ import LinuxSystem
 import Logging
 import NightbellCore
 import NightbellWire
+import Suspension
 
 /// The kernel's notification that memory is short.
 struct MemoryWatcher: ~Copyable {

@@ -62,6 +62,12 @@ struct RunCommand: ParsableCommand {
             valueName: "time"))
     var idle: IdleTime?
 
+    @Option(
+        help: ArgumentHelp(
+            "With --unmodified: how long it must have slept before its memory is written to swap, such as 30s.",
+            valueName: "time"))
+    var pageOut: IdleTime?
+
     enum Timers: String, ExpressibleByArgument, CaseIterable {
         case exact
         case ignore
@@ -96,8 +102,8 @@ struct RunCommand: ParsableCommand {
                 "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
-        guard unmodified || timers == nil && idle == nil else {
-            throw ValidationError("--timers and --idle go with --unmodified")
+        guard unmodified || timers == nil && idle == nil && pageOut == nil else {
+            throw ValidationError("--timers, --idle and --page-out go with --unmodified")
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
             throw ValidationError("--env needs a name, such as --env DISPLAY or --env LEVEL=3")
@@ -136,7 +142,7 @@ struct RunCommand: ParsableCommand {
         for name in ["NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH"] { unsafe unsetenv(name) }
         let options = UnmodifiedRun.Options(
             identifier: chosenIdentifier, socketPath: path, idle: idle?.duration ?? .seconds(1),
-            wakesForTimers: timers != .ignore)
+            wakesForTimers: timers != .ignore, pageOut: pageOut?.duration)
         do {
             let arguments = unsafe CommandLine.unsafeArgv + (Int(CommandLine.argc) - command.count)
             return try unsafe UnmodifiedRun(options, arguments).run(command[0])

@@ -4,6 +4,7 @@ import LinuxSystem
 import Nightbell
 import Presentation
 import ProcessWaits
+import Suspension
 
 /// Runs a program as it is and speaks for it: looks at it from outside, hands what it waits for to the supervisor when it is
 /// idle, passes signals on, and ends as it does.
@@ -15,13 +16,17 @@ final class UnmodifiedRun {
         var idle: Duration
         /// Whether it is woken for the ends of its threads' waits.
         var wakesForTimers: Bool
+        /// How long it must have slept for its memory to be written to swap; nil: it stays.
+        var pageOut: Duration?
     }
 
     private enum State {
         /// Looked at: until when it is left alone, and the look to compare the next one with.
         case awake(nextLook: Int64, last: GroupLook?)
-        /// The supervisor has been asked to suspend it, or has; the look before that.
-        case asleep(GroupLook, isSure: Bool)
+        /// The supervisor has been asked to suspend it; the look before that.
+        case fallingAsleep(GroupLook)
+        /// It is suspended; when its memory is to be written to swap.
+        case asleep(pageOutAt: Int64?)
     }
 
     private let options: Options
@@ -42,6 +47,8 @@ final class UnmodifiedRun {
     private var isClosed = false
     /// Waits that sleeping prolongs, and when they are to end, in nanoseconds of `CLOCK_MONOTONIC`.
     private var prolonged: [(thread: pid_t, call: BlockedCall, end: Int64)] = []
+    /// Writes its memory to swap, if that is wanted and can be done.
+    private var pageOut: PageOut?
 
     /// - Parameter arguments: the program and its arguments.
     /// - Throws: `NightbellError`, or `SystemError`.
@@ -91,6 +98,7 @@ final class UnmodifiedRun {
         if client.suspensionMethod == "none" {
             complain("\(name) never sleeps: this supervisor cannot suspend it, see nightbell doctor")
         }
+        if options.pageOut != nil { preparePageOut(name) }
         // The program's pipes end with the program, and are not held open here.
         detachStandardStreams()
         if let code = child.letRun() {
@@ -108,10 +116,16 @@ final class UnmodifiedRun {
     }
 
     private var timeout: CInt {
+        guard let due else { return -1 }
+        return CInt(clamping: max(0, (due - RunningClock.now() + 999_999) / 1_000_000))
+    }
+
+    /// When something is to be done, if nothing happens before.
+    private var due: Int64? {
         switch state {
-        case .asleep: -1
-        case .awake(let nextLook, _):
-            CInt(clamping: max(0, (nextLook - RunningClock.now() + 999_999) / 1_000_000))
+        case .awake(let nextLook, _): nextLook
+        case .fallingAsleep: nil
+        case .asleep(let pageOutAt): pageOutAt
         }
     }
 
@@ -128,7 +142,12 @@ final class UnmodifiedRun {
         }
         processPending()
         for event in inbox.takeAll() { handle(event) }
-        if case .awake(let nextLook, let last) = state, RunningClock.now() >= nextLook { look(after: last) }
+        guard let due, RunningClock.now() >= due else { return nil }
+        switch state {
+        case .awake(_, let last): look(after: last)
+        case .asleep: writeToSwap()
+        case .fallingAsleep: break
+        }
         return nil
     }
 
@@ -158,11 +177,24 @@ final class UnmodifiedRun {
 
     /// A frozen program gets a signal only once it runs.
     private func pass(_ signal: CInt, _ isKernels: Bool) {
+        let wasAsleep = isAsleep
         wake()
         // The keys of a terminal reach all processes in its foreground.
         let hasIt = isKernels && getpgid(child.pid) == getpgrp()
-        if !hasIt { kill(child.pid, signal) }
+        if !hasIt { send(signal, toFirstThread: wasAsleep) }
         if signal == SIGTSTP { raise(SIGSTOP) }
+    }
+
+    /// The kernel gives a signal to the first thread if it can. But while a program is being thawed all of its threads have
+    /// something to handle, and any of them may get it: then a call in the first thread, which the signal is to interrupt, goes on.
+    private func send(_ signal: CInt, toFirstThread: Bool) {
+        let blocked = ProcFS.blockedSignals(child.pid) ?? .max
+        guard toFirstThread, blocked & 1 << UInt64(signal - 1) == 0,
+            clinux_signal_thread(child.pid, child.pid, signal) == 0
+        else {
+            kill(child.pid, signal)
+            return
+        }
     }
 
     // MARK: Sleep and wake
@@ -170,10 +202,11 @@ final class UnmodifiedRun {
     private func handle(_ event: Inbox.Event) {
         switch event {
         case .suspended:
-            guard case .asleep(let look, isSure: false) = state else { return }
+            guard case .fallingAsleep(let look) = state else { return }
             // An event between the look and the freeze has either made a descriptor ready, or changed a wait.
             guard look.isFrozen(group) else { return wake() }
-            state = .asleep(look, isSure: true)
+            let after = pageOut == nil ? nil : options.pageOut
+            state = .asleep(pageOutAt: after.map { RunningClock.now() + $0.nanoseconds })
         case .cancelled, .woken:
             wake()
         case .disconnected:
@@ -188,10 +221,15 @@ final class UnmodifiedRun {
         }
     }
 
+    private var isAsleep: Bool {
+        if case .awake = state { false } else { true }
+    }
+
     /// The program runs, or is to run, and is looked at from the beginning.
     private func wake() {
         let now = RunningClock.now()
-        if case .asleep = state {
+        if isAsleep {
+            pageOut?.cancel(Self.pageOutID)
             // The supervisor has thawed it already if it was woken.
             try? client.enterForeground()
             wakeSet.clear()
@@ -260,7 +298,31 @@ final class UnmodifiedRun {
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
-        state = .asleep(look, isSure: false)
+        state = .fallingAsleep(look)
+    }
+
+    // MARK: Memory
+
+    /// All processes of the program are written together, and no others.
+    private static let pageOutID: UInt64 = 0
+
+    private func preparePageOut(_ name: String) {
+        guard let process = try? ProcessHandle(opening: child.pid), PageOut.mayWrite(process) else {
+            return complain("the memory of \(name) stays: CAP_SYS_NICE is needed to write it to swap")
+        }
+        if !PageOut.hasSwap {
+            complain("there is no swap: only what \(name) has read from files leaves the memory")
+        }
+        pageOut = PageOut()
+    }
+
+    private func writeToSwap() {
+        state = .asleep(pageOutAt: nil)
+        for pid in (try? group.processes()) ?? [] {
+            // One that has ended meanwhile has no memory.
+            guard let process = try? ProcessHandle(opening: pid) else { continue }
+            try? pageOut?.begin(Self.pageOutID, process)
+        }
     }
 
     // MARK: Timers

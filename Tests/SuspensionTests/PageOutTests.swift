@@ -1,7 +1,7 @@
 import EdgeTestSupport
 import Glibc
 import LinuxSystem
-import NightbellSupervisor
+import Suspension
 import Testing
 
 @Suite("Writing sleepers to swap")

@@ -25,6 +25,11 @@ package final class PageOut: @unchecked Sendable {
         return text.split(separator: "\n").count > 1
     }
 
+    /// Whether this process may write the memory of another one, which it needs `CAP_SYS_NICE` for.
+    package static func mayWrite(_ process: borrowing ProcessHandle) -> Bool {
+        unsafe clinux_page_out(process.pidfdValue, nil, 0) == 0
+    }
+
     /// A process has been suspended.
     package func begin(_ id: UInt64, _ process: borrowing ProcessHandle) throws(SystemError) {
         let pidfd = try OwnedDescriptor(duplicating: process.rawValue)
