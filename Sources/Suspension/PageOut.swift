@@ -27,7 +27,7 @@ package final class PageOut: @unchecked Sendable {
 
     /// Whether this process may write the memory of another one, which it needs `CAP_SYS_NICE` for.
     package static func mayWrite(_ process: borrowing ProcessHandle) -> Bool {
-        unsafe clinux_page_out(process.pidfdValue, nil, 0) == 0
+        clinux_page_out(process.pidfdValue, nil, 0) == 0
     }
 
     /// A process has been suspended.
