@@ -263,6 +263,21 @@ struct UnmodifiedTests {
         #expect(try program.outcome().code == 0)
     }
 
+    @Test("A program answers after its memory was written to swap, or as much of it as can be")
+    func pageOut() throws {
+        let (program, connection) = try echo(Script.echo, ["--page-out", "100ms"])
+        let pid = try process()
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            let before = try #require(ProcFS.residentBytes(pid))
+            // Without swap, and where others map the same files, nothing may leave the memory.
+            _ = eventually(within: 1_000) { ProcFS.residentBytes(pid) ?? 0 < before }
+            #expect(try connection.echoes("request \(round)"), "\(program.errors)")
+        }
+        program.send(signal: SIGTERM)
+        #expect(try program.outcome().code == 128 + SIGTERM)
+    }
+
     @Test("Its processes sleep and wake together")
     func family() throws {
         let program = try run(Script.family)
