@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import ProgramTestSupport
 import Testing
 
 /// Programs of others, with their real traffic, by `scripts/unmodified`.

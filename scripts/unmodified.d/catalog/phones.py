@@ -103,7 +103,7 @@ class Baresip(Program):
         call = self.help(
             "/usr/bin/sipp", f"127.0.0.1:{self.server}", "-sf", self.scenario,
             "-inf", self.path("called.csv"), "-m", "1", "-t", "u1", "-i", "127.0.0.1", "-p", str(free_port()),
-            "-timeout", str(PATIENCE), "-timeout_error", "-nostdin", "-trace_rtt", "-rtt_freq", "1",
+            "-timeout", str(PATIENCE), "-timeout_error", "-nostdin", "-trace_err", "-error_file", self.path("sipp-errors"), "-trace_rtt", "-rtt_freq", "1",
             env={"TERM": "dumb", "PATH": os.environ["PATH"]}, stdout=subprocess.DEVNULL, cwd=self.directory,
         )
         code = call.wait(PATIENCE + 5)
