@@ -25,21 +25,23 @@ extension ProcessHandle {
         if result == 1 { return ExitStatus(waitStatus: status) }
         guard result == -1, errno == ECHILD else { return nil }
         // Another process's child. While its parent reaps it, there is a moment in which neither source has the status.
-        for _ in 0..<Self.looks {
+        let end = BootClock.now() + Self.patience
+        while true {
             // Its parent may not have reaped it yet …
             if let code = ProcFS.exitCode(pid), isThere { return ExitStatus(waitStatus: code) }
             // … or it has; then the pidfd has the status.
             switch unsafe clinux_pidfd_exit_status(rawValue, &status) {
             case 1: return ExitStatus(waitStatus: status)
-            case 0: _ = Poll.wait(rawValue, for: .peerClosed, timeoutMilliseconds: 1)
+            // Not a wait for the pidfd, which may have hung up before it has the status.
+            case 0: _ = unsafe poll(nil, 0, 1)
             default: return .unknown
             }
+            guard BootClock.now() < end else { return nil }
         }
-        return nil
     }
 
-    /// On a busy machine the parent may not run for a while after it was notified; only then is it over.
-    private static var looks: Int { 50 }
+    /// On a busy machine the parent may not run for a while after it was notified; only then is it over. In nanoseconds.
+    private static var patience: Int64 { 50_000_000 }
 
     /// Whether the pid is still its own: it has not been reaped.
     private var isThere: Bool { clinux_pidfd_send_signal(rawValue, 0) == 0 || errno == EPERM }
