@@ -492,7 +492,7 @@ let package = Package(
             name: "CommandLineTests",
             dependencies: [
                 "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
-                "nightbell-monitor",
+                "nightbell-gateway", "nightbell-monitor",
                 "nightbell-phone",
                 "nightbelld", "parrot", "scripted-client",
             ],

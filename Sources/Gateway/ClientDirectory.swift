@@ -7,6 +7,9 @@ actor ClientDirectory {
         /// Sorted by their identifiers.
         let clients: [ClientInfo]
         let takenAt: ContinuousClock.Instant
+
+        /// In milliseconds. Events since then may have changed what is in it.
+        var age: Int64 { Int64(takenAt.duration(to: .now) / .milliseconds(1)) }
     }
 
     private let link: SupervisorLink

@@ -63,7 +63,9 @@ struct Endpoints: Sendable {
         return router
     }
 
-    private static let methods: [HTTPRequest.Method] = [.get, .head, .post, .put, .patch, .delete, .options]
+    private static let methods: [HTTPRequest.Method] = [
+        .get, .head, .post, .put, .patch, .delete, .options, .trace,
+    ]
 
     /// Adds an endpoint that has one method, and refuses the others by name.
     private func add(
@@ -127,7 +129,7 @@ struct Endpoints: Sendable {
     private func list(_ request: Request) async throws -> Response {
         let query = try ListQuery(request)
         let snapshot = try await directory.snapshot()
-        return .json(query.page(of: snapshot.clients))
+        return .json(query.page(of: snapshot))
     }
 
     // MARK: Health

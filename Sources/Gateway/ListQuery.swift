@@ -43,14 +43,10 @@ struct ListQuery {
         }
         search = parameters["search"].map(String.init) ?? ""
         after = parameters["after"].map(String.init) ?? ""
-        guard order == .identifier || after.isEmpty else {
-            throw .invalid("after: needs the order by identifier")
-        }
     }
 
-    /// - Parameter clients: sorted by identifier.
-    func page(of clients: [ClientInfo]) -> JSON {
-        var found = clients.filter { client in
+    func page(of snapshot: ClientDirectory.Snapshot) -> JSON {
+        var found = snapshot.clients.filter { client in
             (state == nil || client.state == state)
                 && (search.isEmpty || client.identifier.contains(search))
         }
@@ -67,7 +63,7 @@ struct ListQuery {
         let next = order == .identifier && page.count < found.count ? page.last?.identifier : nil
         return [
             "clients": .array(page.map { $0.json(detailed: false) }), "total": .integer(Int64(total)),
-            "next": next.map(JSON.string) ?? .null,
+            "next": next.map(JSON.string) ?? .null, "age_ms": .integer(snapshot.age),
         ]
     }
 }

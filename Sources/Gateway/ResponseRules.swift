@@ -13,6 +13,9 @@ struct ResponseRules: RouterMiddleware {
             response = error.response
         } catch let error as HTTPError {
             response = APIError(error).response
+        } catch let error as any HTTPResponseError {
+            // Such as that of a body which is too large.
+            response = APIError(HTTPError(error.status)).response
         }
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[.contentSecurityPolicy] =

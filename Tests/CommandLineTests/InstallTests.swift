@@ -76,6 +76,28 @@ struct InstallTests {
         #expect(again.code == 0 && again.output == "No file of scripts/install is there.\n", "\(again)")
     }
 
+    @Test("With the gateway: its program, its unit and its user, which the new configuration names")
+    func gateway() throws {
+        defer { try? FileManager.default.removeItem(at: home) }
+        let variables = ["DESTDIR": home.path, "PREFIX": "/opt/nightbell"]
+        let installed = try run("install", ["--gateway"], variables)
+        #expect(installed.code == 0, "\(installed)")
+        let added = [
+            "etc/systemd/system/nightbell-gateway.service", "opt/nightbell/bin/nightbell-gateway",
+            "usr/lib/sysusers.d/nightbell-gateway.conf",
+        ]
+        #expect(Set(added).isSubset(of: try paths()))
+        #expect(try text("etc/nightbell/nightbelld.yaml").contains("\n    user: nightbell-gateway\n"))
+        #expect(try text(added[0]).contains("\nExecStart=/opt/nightbell/bin/nightbell-gateway\n"))
+        #expect(!installed.output.contains("gateway.user must be"))
+        try Data("logLevel: debug\n".utf8)
+            .write(to: home.appendingPathComponent("etc/nightbell/nightbelld.yaml"))
+        #expect(try run("install", ["--gateway"], variables).output.contains("gateway.user must be"))
+        #expect(try run("uninstall", ["--purge"], variables).code == 0)
+        #expect(try paths() == [])
+        #expect(try run("install", ["--user", "--gateway"], [:]).code == 64)
+    }
+
     @Test(
         "For a user, on a machine without systemd and with a PATH without its directory",
         .enabled(if: access("/run/systemd/system", F_OK) != 0, "systemd runs here"), arguments: [false, true])

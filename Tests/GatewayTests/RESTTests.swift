@@ -36,8 +36,7 @@ struct RESTTests {
         let recent = try fixture.get("/v1/clients?order=recent", token: token).object
         #expect(
             (recent["clients"] as? [[String: Any]])?.first?["identifier"] as? String == "org.example.chat")
-        for query in ["state=sleepy", "limit=0", "limit=1001", "limit=x", "order=up", "order=recent&after=a"]
-        {
+        for query in ["state=sleepy", "limit=0", "limit=1001", "limit=x", "order=up"] {
             let refused = try fixture.get("/v1/clients?\(query)", token: token)
             #expect(refused.status == 400 && refused.errorCode == "INVALID_ARGUMENT", "\(query)")
         }

@@ -74,8 +74,8 @@ function showTotals(status) {
         ["wakes avoided", number.format(status.offload.wakes_avoided)],
         ["sockets", number.format(status.sockets)],
         ["asleep together", duration(status.counters.asleep_ns / 1e6)],
-        ["supervisor's memory", bytes(status.memory_bytes)],
-        ["descriptors", `${number.format(status.descriptors_open)} of ${number.format(status.descriptors_limit)}`],
+        ["memory", bytes(status.memory_bytes)],
+        [`of ${number.format(status.descriptors_limit)} descriptors`, number.format(status.descriptors_open)],
         ["recoveries", number.format(status.restarts)],
         ["up for", duration(status.uptime_ms)],
     ];
@@ -142,10 +142,15 @@ async function load() {
         if ($("state").value) query.set("state", $("state").value);
         const [status, list] = await Promise.all(
             [ask("/v1/status"), ask(`/v1/clients?${query}`)].map(async (response) => (await response).json()));
+        // The list may be older than events that were received since.
+        const asOf = Date.now() - list.age_ms;
         const known = clients;
-        clients = new Map(list.clients.map((client) => [client.identifier, {
-            ...client, since: Date.now() - client.in_state_ms, lastWake: known.get(client.identifier)?.lastWake ?? wakes.get(client.identifier),
-        }]));
+        clients = new Map(list.clients.map((client) => {
+            const { changedAt, state, since } = known.get(client.identifier) ?? {};
+            const shown = { ...client, since: asOf - client.in_state_ms, lastWake: wakes.get(client.identifier) };
+            return [client.identifier, changedAt >= asOf ? { ...shown, state, since, changedAt, state_detail: "" } : shown];
+        }));
+        isStale ||= notedAt >= asOf;
         total = list.total;
         showTotals(status);
         showClients();
@@ -164,6 +169,7 @@ async function load() {
 // Why clients were last woken; of the latest ones only.
 const wakes = new Map();
 let waiting = [];
+let notedAt = 0;
 
 function note(event) {
     if (event.kind === "wake") {
@@ -180,11 +186,13 @@ function note(event) {
         if (event.state !== client.state && event.state !== "unknown") {
             client.state = event.state;
             client.since = event.at_unix_ns / 1e6;
+            client.changedAt = Date.now();
             client.state_detail = "";
         }
     }
     waiting.push(event);
     if (waiting.length > shownEvents) waiting.shift();
+    notedAt = Date.now();
     isStale = true;
 }
 
@@ -264,6 +272,8 @@ function leave() {
     $("door").hidden = false;
     $("leave").hidden = true;
     $("log").replaceChildren();
+    $("rows").replaceChildren();
+    $("totals").replaceChildren();
     $("health").className = "off";
     $("health").textContent = "not connected";
 }

@@ -1,0 +1,92 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import ProgramTestSupport
+import Testing
+
+@Suite(
+    "The dashboard in a browser", .serialized, .enabled(if: geteuid() == 0, "needs root"),
+    .enabled(if: Browser.isInstalled, "needs chromium"), .timeLimit(.minutes(5)))
+struct DashboardTests {
+    private static let phone = "org.example.phone.alice"
+
+    /// Opens the dashboard and gives it the token.
+    private func enter(_ browser: Browser, _ fixture: GatewayFixture, _ token: String) throws -> Page {
+        let page = try browser.open("http://127.0.0.1:\(fixture.port)/")
+        #expect(try page.becomes("document.querySelector('#entry')"))
+        try page.type(token, into: "#token", thenEnter: true)
+        return page
+    }
+
+    private func row(_ identifier: String) -> String {
+        "document.querySelector('tr[data-identifier=\"\(identifier)\"]')"
+    }
+
+    @Test("It shows clients, follows their events, and acts for a token that permits it")
+    func followsAndActs() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        try fixture.isReady()
+        let alice = try fixture.supervisor.suspended(Self.phone)
+        let browser = try Browser()
+        let page = try enter(browser, fixture, token)
+        let alicesRow = row(Self.phone)
+        #expect(try page.becomes("\(alicesRow).textContent.includes('suspended')"))
+        #expect(try page.becomes("document.querySelector('[data-name=asleep] dd').textContent === '1'"))
+        #expect(try page.becomes("document.querySelector('#health').className === ''"))
+        try page.keepPicture("gateway-asleep")
+
+        // A client that comes later is shown without a reload.
+        let bob = try fixture.supervisor.client("org.example.phone.bob")
+        #expect(try page.becomes("\(row("org.example.phone.bob")).textContent.includes('inactive')"))
+        try page.type("alice", into: "#search")
+        #expect(try page.becomes("document.querySelectorAll('#rows tr').length === 1"))
+        _ = try page.value(
+            "document.querySelector('#search').value = ''; document.querySelector('#search').dispatchEvent(new Event('input'))"
+        )
+
+        // Woken by a click; the page tells why.
+        _ = try page.value("\(alicesRow).querySelector('[data-action=wake]').click()")
+        #expect(try page.becomes("document.querySelector('#log .wake').textContent.includes('request')"))
+        #expect(try page.becomes("\(alicesRow).textContent.includes('last woken: request')"))
+        #expect(try page.becomes("document.querySelector('[data-name=wakes] dd').textContent === '1'"))
+        try page.keepPicture("gateway-woken")
+
+        try page.call(
+            "Emulation.setDeviceMetricsOverride",
+            ["width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true])
+        #expect(try page.becomes("innerWidth === 390 && document.documentElement.scrollWidth <= 390"))
+        #expect(
+            try page.becomes(
+                "[...document.querySelectorAll('#rows button')].every((it) => it.getBoundingClientRect().height >= 36)"
+            ))
+        try page.keepPicture("gateway-phone")
+        #expect(browser.complaints.isEmpty, "\(browser.complaints)")
+        _ = (alice, bob)
+    }
+
+    @Test("A wrong token opens nothing, one that only reads does not act, a revoked one closes")
+    func tokens() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let alice = try fixture.supervisor.suspended(Self.phone)
+        let browser = try Browser()
+        let page = try enter(browser, fixture, "nbgw_wrong")
+        #expect(
+            try page.becomes("document.querySelector('#refusal').textContent.includes('token is needed')"))
+        #expect(try page.value("document.querySelector('#house').hidden") as? Bool == true)
+        try page.type(token, into: "#token", thenEnter: true)
+        let alicesRow = row(Self.phone)
+        #expect(try page.becomes("\(alicesRow).textContent.includes('suspended')"))
+        _ = try page.value("\(alicesRow).querySelector('[data-action=wake]').click()")
+        #expect(try page.becomes("document.querySelector('#notice').textContent.includes('the scope wake')"))
+        #expect(try fixture.state(Self.phone, token: token) == "suspended")
+        // Names are text, whatever they are.
+        #expect(try page.value("document.scripts.length") as? Int == 1)
+        _ = try Program.run("nightbell-gateway", ["token", "revoke", "test", "--tokens", fixture.tokenFile])
+        #expect(try page.becomes("!document.querySelector('#door').hidden", within: 60_000))
+        #expect(try page.text("#rows").isEmpty)
+        #expect(browser.complaints.isEmpty, "\(browser.complaints)")
+        _ = alice
+    }
+}

@@ -1,0 +1,117 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import LinuxSystem
+import ProgramTestSupport
+import Testing
+
+@Suite(
+    "Slow and hostile peers", .serialized, .enabled(if: geteuid() == 0, "needs root"),
+    .timeLimit(.minutes(10)))
+struct HostileTests {
+    @Test("Too much, or what is no request, is refused, and others are served")
+    func tooMuch() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        let long = String(repeating: "x", count: 20_000)
+        let requests: [(String, Set<Int>)] = [
+            ("GET / HTTP/1.1\r\nHost: a\r\nX-Long: \(long)\r\n\r\n", [400]),
+            ("GET /\(String(repeating: long, count: 5)) HTTP/1.1\r\nHost: a\r\n\r\n", [400, 404, 414]),
+            ("GET / HTTP/1.1\r\nHost: a\r\n" + String(repeating: "A: b\r\n", count: 100) + "\r\n", [400]),
+            ("\u{16}\u{3}\u{1}garbage\r\n\r\n", [400]),
+            ("GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", [400]),
+            ("GET / HTTP/9.9\r\n\r\n", [400, 505]),
+        ]
+        for (text, allowed) in requests {
+            let peer = try HTTPPeer(port: fixture.port)
+            try? peer.send(text)
+            if let response = try? peer.head() {
+                #expect(allowed.contains(response.status), "\(response.status) for \(text.prefix(40))")
+            }
+            #expect(try fixture.get("/healthz").status == 200)
+        }
+        let poster = try HTTPPeer(port: fixture.port)
+        try poster.send(
+            "POST /v1/clients/a/wake HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \(token)\r\nContent-Length: 100000\r\n\r\n"
+        )
+        try? poster.send(String(repeating: "x", count: 100_000))
+        if let response = try? poster.head() { #expect(response.status == 413) }
+        #expect(try fixture.get("/v1/clients", token: token).status == 200)
+    }
+
+    @Test("A peer that sends slowly, or nothing, is disconnected")
+    func slow() throws {
+        let fixture = try GatewayFixture()
+        let silent = try HTTPPeer(port: fixture.port)
+        let begins = try HTTPPeer(port: fixture.port)
+        try begins.send("GET / HTTP/1.1\r\nHost: ")
+        let withoutBody = try HTTPPeer(port: fixture.port)
+        try withoutBody.send("POST /v1/clients/a/wake HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx")
+        let afterwards = try HTTPPeer(port: fixture.port)
+        try afterwards.request("GET", "/healthz")
+        #expect(try afterwards.response().status == 200)
+        // One byte a second does not help.
+        let start = BootClock.now()
+        var isDribbling = true
+        while isDribbling, BootClock.now() - start < 40_000_000_000 {
+            do { try begins.send("a") } catch { isDribbling = false }
+            if try begins.ends(within: 1_000) { isDribbling = false }
+        }
+        #expect(!isDribbling && BootClock.now() - start >= 5_000_000_000)
+        for peer in [silent, withoutBody, afterwards] { #expect(try peer.ends(within: 30_000)) }
+    }
+
+    @Test("A thousand connections are served after one another, and the supervisor wakes clients meanwhile")
+    func manyConnections() throws {
+        let fixture = try GatewayFixture(gateway: ["--connections", "64", "--streams", "16"])
+        let token = try fixture.token("test", "read", "wake")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        var idle: [HTTPPeer] = []
+        // Those that are not accepted wait in the kernel's queue, which is full at some time.
+        for _ in 0..<120 { idle.append(try HTTPPeer(port: fixture.port)) }
+        let start = BootClock.now()
+        #expect(try fixture.supervisor.nightbell("wake", "org.example.phone").code == 0)
+        #expect(BootClock.now() - start < 5_000_000_000)
+        // They are disconnected, and others take their place.
+        #expect(try fixture.get("/healthz").status == 200)
+        idle = []
+        for _ in 0..<1_000 { #expect(try fixture.get("/healthz").status == 200) }
+
+        var streams: [HTTPPeer] = []
+        for _ in 0..<16 {
+            let stream = try HTTPPeer(port: fixture.port)
+            try stream.request("GET", "/v1/events", token: token)
+            #expect(try stream.head().status == 200)
+            streams.append(stream)
+        }
+        let refused = try fixture.get("/v1/events", token: token)
+        #expect(refused.status == 503 && refused.errorCode == "TOO_MANY_STREAMS")
+        streams = []
+        #expect(
+            try eventually(within: 40_000) {
+                let stream = try HTTPPeer(port: fixture.port)
+                try stream.request("GET", "/v1/events", token: token)
+                return try stream.head().status == 200
+            })
+        _ = phone
+    }
+
+    @Test("Requests to the supervisor have a rate, and those that a list answers cost it nothing")
+    func rate() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let peer = try HTTPPeer(port: fixture.port)
+        var statuses: [Int: Int] = [:]
+        for _ in 0..<20 {
+            for _ in 0..<100 { try peer.request("GET", "/v1/clients/org.example.phone", token: token) }
+            for _ in 0..<100 { statuses[try peer.response().status, default: 0] += 1 }
+        }
+        #expect(Set(statuses.keys).isSubset(of: [200, 429]), "\(statuses)")
+        for _ in 0..<300 {
+            try peer.request("GET", "/v1/clients", token: token)
+            #expect(try peer.response().status == 200)
+        }
+        _ = phone
+    }
+}
