@@ -199,6 +199,13 @@ let package = Package(
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
             exclude: ["transfer.proto"],
             swiftSettings: settings),
+        // A client that waits, for measurements and tests.
+        .target(
+            name: "TransferClient",
+            dependencies: [
+                "LinuxSystem", "TransferWire", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
         .target(
             name: "TransferEngine",
             dependencies: [
@@ -277,8 +284,9 @@ let package = Package(
             name: "LoadTester",
             dependencies: [
                 "CChat", "CFloors", "CPhone", "CTorture", "LinuxSystem", "Nightbell", "NightbellCore",
-                "NightbellWire", "Presentation", "SIPKit", "Simulation",
+                "NightbellWire", "Presentation", "SIPKit", "Simulation", "TransferClient", "TransferWire",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -468,7 +476,7 @@ let package = Package(
         .testTarget(
             name: "TransferTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "TransferWire", "nightbell-transfer",
+                "EdgeTestSupport", "LinuxSystem", "TransferClient", "TransferWire", "nightbell-transfer",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -26,6 +26,8 @@ struct OptionTests {
         #expect((offload.sockets, offload.interval, offload.intervals) == (15_000, "30s", 2))
         let unmodified = try parse("unmodified", as: UnmodifiedCommand.self)
         #expect((unmodified.programs, unmodified.rounds, unmodified.idleSeconds) == (200, 5, 60))
+        let transfer = try parse("transfer", as: TransferCommand.self)
+        #expect((transfer.files, transfer.bytes, transfer.kills) == (100, "64MiB", 0))
         let chat = try parse("chat", as: ChatCommand.self)
         #expect((chat.connections, chat.active, chat.messages) == (9_000, 50, 1_000_000))
         #expect((chat.rounds, chat.calls, chat.idleMilliseconds) == (5, 1_000, 500))
@@ -77,7 +79,9 @@ struct OptionTests {
             "offload --sockets 15001", "offload --interval 30m", "offload --interval 0s",
             "offload --interval 9223372036854775807", "offload --intervals 99999999999",
             "offload --interval 7200s --intervals 13", "offload --sockets 99999999995", "offload --seed 3",
-            "offload --clients 0", "chaos --clients 0", "chaos --sockets 100",
+            "offload --clients 0", "transfer --files 0", "transfer --bytes 12",
+            "transfer --bytes 1XB", "transfer --kills -1", "transfer --sessions 101", "chaos --clients 0",
+            "chaos --sockets 100",
             "chaos --clients 1 --sockets 251",
             "unmodified --programs 0", "unmodified --programs 99999999999", "unmodified --rounds 0",
             "unmodified --transport udp", "unmodified --idle-seconds 0",

@@ -210,6 +210,20 @@ struct RunTests {
         expectNumbers(told, "answer_us.p50", "asleep_share.median", "concurrent")
     }
 
+    @Test("transfer: no kill of the process loses or damages a file, and little is fetched twice")
+    func transfer() throws {
+        let told = try run("transfer --files 24 --bytes 24MiB --kills 4 --sessions 3")
+        #expect(told.number("lost") == 0)
+        #expect(told.number("corrupt") == 0)
+        #expect(told.number("failed") == 0)
+        #expect(told.number("kills") == 4)
+        expectNumbers(told, "ratio.bytes", "bytes_per_second")
+        let whole = try run("transfer --files 24 --bytes 24MiB")
+        #expect(whole.number("lost") == 0)
+        #expect(whole.number("ratio.bytes") == 1)
+        expectNumbers(whole, "ratio.throughput", "floor_seconds")
+    }
+
     @Test("offload")
     func offload() throws {
         let told = try run(

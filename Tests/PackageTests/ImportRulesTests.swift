@@ -36,6 +36,7 @@ struct ImportRulesTests {
         "TransferModel": pure,
         // As for `NightbellWire`.
         "TransferWire": ["Foundation", "FoundationEssentials", "SwiftProtobuf"],
+        "TransferClient": ["LinuxSystem", "SwiftProtobuf", "TransferWire"],
         "TransferEngine": edge.union([
             "CCurl", "Crypto", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB", "LinuxSystem",
             "SwiftProtobuf", "TransferModel", "TransferWire",
@@ -63,9 +64,10 @@ struct ImportRulesTests {
         ],
         "nightbell-gateway": ["ArgumentParser", "Gateway", "Glibc", "Logging", "Nightbell"],
         "LoadTester": edge.union([
-            "ArgumentParser", "CChat", "CFloors", "CPhone", "CTorture", "Histogram", "LinuxSystem",
+            "ArgumentParser", "CChat", "CFloors", "Crypto", "CPhone", "CTorture", "Histogram", "LinuxSystem",
             "Nightbell",
             "NightbellCore", "NightbellWire", "Presentation", "SIPKit", "Simulation", "SwiftProtobuf",
+            "TransferClient", "TransferWire",
         ]),
         "nightbell-load": ["ArgumentParser", "LoadTester"],
         "nightbell-sim": ["ArgumentParser", "Glibc", "NightbellCore", "Presentation", "Simulation"],

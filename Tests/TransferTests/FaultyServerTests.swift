@@ -3,13 +3,14 @@ import Glibc
 import LinuxSystem
 import SwiftProtobuf
 import Testing
+import TransferClient
 import TransferWire
 
 @Suite("Transfers from servers with faults")
 struct FaultyServerTests {
     private struct Outcome {
         let result: WireTransferFinished
-        let file: ReceivedFile?
+        let file: TransferredFile?
     }
 
     /// Transfers one file, and waits for its end.

@@ -3,6 +3,7 @@ import Glibc
 import LinuxSystem
 import SwiftProtobuf
 import Testing
+import TransferClient
 import TransferWire
 
 @Suite("Kills of the transfer process")

@@ -4,6 +4,7 @@ import Glibc
 import LinuxSystem
 import SwiftProtobuf
 import Testing
+import TransferClient
 import TransferWire
 
 @Suite("Sessions of transfers")
@@ -30,7 +31,7 @@ struct SessionTests {
         try client.release(task)
         #expect(try SmallFile.names(in: process.data + "/sessions/1").isEmpty)
         let kept = try OwnedDescriptor(opening: link, O_RDONLY)
-        #expect(try ReceivedFile(kept).digest() == digest(bytes))
+        #expect(try TransferredFile(kept).digest() == digest(bytes))
         if case .sessionFinished = try require(try client.next()).0.report {} else { Issue.record("no end") }
     }
 
@@ -208,10 +209,10 @@ struct SessionTests {
     func misuse() throws {
         let process = try TransferProcess()
         let client = try process.open()
-        let other = try TransferClient(process.socket)
+        let other = try TransferClient(path: process.socket)
         #expect(throws: (any Error).self) { try other.request { $0.list.after = 0 } }
-        let nameless = try TransferClient(process.socket)
-        #expect(throws: (any Error).self) { try nameless.open("") }
+        let nameless = try TransferClient(path: process.socket)
+        #expect(throws: (any Error).self) { try nameless.open(client: "test", "") }
         #expect(try client.request { $0.list.after = 0 }.tasks.isEmpty)
         let rival = try process.rival()
         rival.reap()

@@ -3,6 +3,7 @@ import EdgeTestSupport
 import Glibc
 import LinuxSystem
 import SwiftProtobuf
+import TransferClient
 import TransferWire
 
 /// `nightbell-transfer` with a directory of its own, as another user if the tests run as root.
@@ -60,23 +61,16 @@ final class TransferProcess {
             try eventually(
                 within: milliseconds,
                 { () throws -> Bool in
-                    client = try? TransferClient(socket)
+                    client = try? TransferClient(path: socket)
                     guard let client else { return false }
-                    return (try? client.open(session)) != nil
+                    return (try? client.open(client: "test", session)) != nil
                 }), let client
         else { throw TimedOut() }
         return client
     }
 }
 
-/// A result that a client has received.
-final class ReceivedFile {
-    private let descriptor: OwnedDescriptor
-
-    init(_ descriptor: consuming OwnedDescriptor) { self.descriptor = descriptor }
-
-    var rawValue: CInt { descriptor.rawValue }
-
+extension TransferredFile {
     func digest() throws -> [UInt8] {
         var hash = SHA256()
         var offset = 0
@@ -105,52 +99,7 @@ func randomBytes(_ count: Int) -> [UInt8] {
     return bytes
 }
 
-/// A connection, driven step by step.
-final class TransferClient {
-    struct Ended: Error {}
-    struct Refused: Error { let reason: String }
-
-    private let socket: SeqPacketSocket
-    private var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
-    private var number: UInt64 = 0
-    private var reports: [(WireTransferReport, ReceivedFile?)] = []
-    private var answers: [UInt64: WireTransferAnswer] = [:]
-
-    init(_ path: String) throws { socket = try SeqPacketSocket.connect(path: path) }
-
-    func open(_ session: String) throws {
-        try request {
-            $0.open.client = "test"
-            $0.open.identifier = session
-        }
-    }
-
-    func send(descriptors: [CInt] = [], _ change: (inout WireTransferRequest) -> Void) throws -> UInt64 {
-        number += 1
-        var request = WireTransferRequest()
-        request.number = number
-        change(&request)
-        let bytes: [UInt8] = try request.serializedBytes()
-        while try !socket.send(bytes, descriptors: descriptors) {
-            _ = Poll.wait(socket.rawValue, for: .writable, timeoutMilliseconds: 10_000)
-        }
-        return number
-    }
-
-    @discardableResult
-    func request(
-        descriptors: [CInt] = [], _ change: (inout WireTransferRequest) -> Void
-    ) throws -> WireTransferAnswer {
-        try answer(try send(descriptors: descriptors, change))
-    }
-
-    func answer(_ number: UInt64) throws -> WireTransferAnswer {
-        while answers[number] == nil { try receive(within: 30_000) }
-        let answer = try require(answers.removeValue(forKey: number))
-        guard answer.refusal.isEmpty else { throw Refused(reason: answer.refusal) }
-        return answer
-    }
-
+extension TransferClient {
     @discardableResult
     func add(
         _ url: String, tag: String = "", body: CInt? = nil,
@@ -169,36 +118,15 @@ final class TransferClient {
     func release(_ task: Int64) throws { try request { $0.release.task = task } }
 
     /// The next report that is no answer; nil: none within the time.
-    func next(within milliseconds: Int64 = 60_000) throws -> (WireTransferReport, ReceivedFile?)? {
-        let deadline = BootClock.now() + milliseconds * 1_000_000
-        while reports.isEmpty {
-            guard BootClock.now() < deadline else { return nil }
-            try receive(within: CInt(max(1, (deadline - BootClock.now()) / 1_000_000)))
-        }
-        return reports.removeFirst()
+    func next(within milliseconds: Int64 = 60_000) throws -> (WireTransferReport, TransferredFile?)? {
+        try nextEvent(within: milliseconds).map { ($0.report, $0.file) }
     }
 
     /// The next result, whatever else is reported before.
-    func nextResult(within milliseconds: Int64 = 60_000) throws -> (WireTransferFinished, ReceivedFile?) {
+    func nextResult(within milliseconds: Int64 = 60_000) throws -> (WireTransferFinished, TransferredFile?) {
         while let (report, file) = try next(within: milliseconds) {
             if case .finished(let finished) = report.report { return (finished, file) }
         }
         throw TimedOut()
-    }
-
-    private func receive(within milliseconds: CInt) throws {
-        switch try socket.receive(into: &buffer) {
-        case .wouldBlock: _ = Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: milliseconds)
-        case .end: throw Ended()
-        case .packet:
-            let report = try WireTransferReport(serializedBytes: buffer.bytes)
-            if case .answer(let answer) = report.report {
-                answers[answer.number] = answer
-            } else if let descriptor = buffer.takeDescriptor() {
-                reports.append((report, ReceivedFile(descriptor)))
-            } else {
-                reports.append((report, nil))
-            }
-        }
     }
 }

@@ -80,6 +80,13 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Files that were handed over.
+    package static func transferred(_ files: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add(loadTester, files + 100)
+        return needs
+    }
+
     /// Parked sockets of these clients.
     package static func parked(_ sockets: Int, clients: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()

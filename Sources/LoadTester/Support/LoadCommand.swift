@@ -20,7 +20,8 @@ package struct LoadCommand: ParsableCommand {
         subcommands: [
             WakeCommand.self, StormCommand.self, ParkCommand.self, AdoptCommand.self, KeepAliveCommand.self,
             CallsCommand.self, SoakCommand.self, ChaosCommand.self, RelaunchCommand.self, OffloadCommand.self,
-            ChatCommand.self, HostileCommand.self, UnmodifiedCommand.self, TortureCommand.self,
+            ChatCommand.self, HostileCommand.self, UnmodifiedCommand.self, TransferCommand.self,
+            TortureCommand.self,
         ])
 
     package init() {}

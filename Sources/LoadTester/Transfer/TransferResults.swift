@@ -1,0 +1,83 @@
+import Presentation
+
+/// The results of a `transfer` run.
+struct TransferResults {
+    let settings: TransferRun.Settings
+    /// Bytes of all files.
+    var payload = 0
+    /// Bytes that the server has sent.
+    var fetched = 0
+    var kills = 0
+    var lost = 0
+    var corrupt = 0
+    var failed = 0
+    /// Results that were reported again, because the process was killed before it knew of the release.
+    var repeated = 0
+    var nanoseconds: Int64 = 0
+    /// curl's; nil: it was not run.
+    var floorNanoseconds: Int64?
+    var machine = Machine()
+
+    init(settings: TransferRun.Settings) { self.settings = settings }
+
+    var bytesRatio: Double? { payload > 0 ? Double(fetched) / Double(payload) : nil }
+    /// Over curl's throughput.
+    var throughputRatio: Double? {
+        floorNanoseconds.map { Double($0) / Double(max(1, nanoseconds)) }
+    }
+    var bytesPerSecond: Double { Double(payload) * 1e9 / Double(max(1, nanoseconds)) }
+}
+
+extension TransferResults: Reportable {
+    var command: String { "transfer" }
+
+    var json: JSON {
+        [
+            "command": "transfer",
+            "files": .integer(Int64(settings.files)),
+            "sessions": .integer(Int64(settings.sessions)),
+            "parallel": .integer(Int64(settings.parallel)),
+            "kills": .integer(Int64(kills)),
+            "payload_bytes": .integer(Int64(payload)),
+            "fetched_bytes": .integer(Int64(fetched)),
+            "lost": .integer(Int64(lost)),
+            "corrupt": .integer(Int64(corrupt)),
+            "failed": .integer(Int64(failed)),
+            "repeated": .integer(Int64(repeated)),
+            "seconds": .rounded(Double(nanoseconds) / 1e9),
+            "bytes_per_second": .rounded(bytesPerSecond, digits: 0),
+            "floor_seconds": .rounded(floorNanoseconds.map { Double($0) / 1e9 }),
+            "ratio": ["bytes": .rounded(bytesRatio), "throughput": .rounded(throughputRatio)],
+            "machine": machine.json,
+        ]
+    }
+
+    var tables: [ReportTable] {
+        var table = ReportTable(
+            title: "\(settings.files) files, \(settings.parallel) at the same time, \(kills) kills",
+            columns: ["", "Nightbell", "curl"])
+        let floor = floorNanoseconds.map { figure(Double($0) / 1e9, digits: 2) } ?? "–"
+        table.rows = [
+            ["seconds", figure(Double(nanoseconds) / 1e9, digits: 2), floor],
+            ["MB/s", figure(bytesPerSecond / 1e6, digits: 1), "–"],
+            ["bytes of the files", figure(Double(payload), digits: 0), "–"],
+            ["bytes that the server sent", figure(Double(fetched), digits: 0), "–"],
+            ["lost", figure(Double(lost), digits: 0), "–"],
+            ["corrupt", figure(Double(corrupt), digits: 0), "–"],
+        ]
+        table.note =
+            "the floor is curl --parallel with the same files, which writes nothing to the disk for sure"
+        return [table]
+    }
+
+    var verdicts: [Verdict] {
+        [
+            Verdict("lost files", Double(lost), atMost: 0),
+            Verdict("corrupt files", Double(corrupt), atMost: 0),
+            Verdict("bytes fetched over those of the files", bytesRatio, atMost: 1.05),
+            Verdict("curl's time over ours, inverted", throughputRatio.map { 1 / $0 }, atMost: 1 / 0.9),
+        ]
+    }
+
+    var charts: [Chart] { [] }
+}

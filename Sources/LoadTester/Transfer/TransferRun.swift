@@ -1,0 +1,319 @@
+import Crypto
+import Glibc
+import LinuxSystem
+import TransferClient
+import TransferWire
+
+/// Downloads files by the transfer process, and checks each.
+struct TransferRun {
+    struct Settings {
+        let files: Int
+        let bytes: Int
+        let kills: Int
+        let sessions: Int
+        let parallel: Int
+        let seed: UInt64
+
+        /// The sizes differ by up to a half; their sum is `bytes`, or a little less.
+        func size(of index: Int) -> Int {
+            let mean = bytes / files
+            return mean / 2 + index * mean / max(1, files - 1)
+        }
+
+        /// The number of files after which the process is killed again: the kills are spread over the run, at random.
+        func firstFile(afterKill kill: Int, using random: inout some RandomNumberGenerator) -> Int {
+            let range =
+                kill * files / max(1, kills)...max(kill * files, (kill + 1) * files - kills) / max(1, kills)
+            return Int.random(in: range, using: &random)
+        }
+    }
+
+    let settings: Settings
+    let runDirectory: RunDirectory
+
+    /// With kills too: a run that takes longer has lost something.
+    private static let longest: Int64 = 1_800_000_000_000
+
+    func run() throws -> TransferResults {
+        var results = TransferResults(settings: settings)
+        runDirectory.progress.say("writing \(settings.files) files")
+        let server = try TransferServerProcess(runDirectory)
+        let digests = try makeFiles(server)
+        results.payload = (0..<settings.files).reduce(0) { $0 + settings.size(of: $1) }
+        try server.start()
+        runDirectory.progress.say("downloading, with \(settings.kills) kills")
+        let start = monotonicNow()
+        let files = try downloadAll(server, &results)
+        results.nanoseconds = monotonicNow() - start
+        results.fetched = server.sentBytes
+        runDirectory.progress.say("checking the files")
+        for (name, file) in files where try digest(file.rawValue) != digests[name] { results.corrupt += 1 }
+        results.lost = settings.files - files.count
+        if settings.kills == 0 {
+            runDirectory.progress.say("downloading with curl")
+            results.floorNanoseconds = try downloadWithCurl(server)
+        }
+        results.machine.finish()
+        return results
+    }
+
+    // MARK: Files
+
+    private func makeFiles(_ server: TransferServerProcess) throws -> [String: [UInt8]] {
+        var random = SplitMix(state: settings.seed)
+        var digests: [String: [UInt8]] = [:]
+        for index in 0..<settings.files {
+            let size = settings.size(of: index)
+            var words = [UInt64](repeating: 0, count: (size + 7) / 8)
+            for word in words.indices { words[word] = random.next() }
+            try words.withUnsafeBytes { bytes in
+                let content = UnsafeRawBufferPointer(rebasing: bytes[..<size])
+                digests["f\(index)"] = Array(SHA256.hash(data: content))
+                try writeAll(content, to: "\(server.files)/f\(index)")
+            }
+        }
+        return digests
+    }
+
+    private func writeAll(_ bytes: UnsafeRawBufferPointer, to path: String) throws {
+        let file = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
+        var written = 0
+        while written < bytes.count {
+            let count = write(file.rawValue, bytes.baseAddress?.advanced(by: written), bytes.count - written)
+            guard count > 0 else { throw LoadError(failed: "write \(path)") }
+            written += count
+        }
+    }
+
+    private func digest(_ file: CInt) throws -> [UInt8] {
+        var hash = SHA256()
+        var buffer = [UInt8](repeating: 0, count: 1 << 20)
+        var offset = 0
+        while true {
+            let count = pread(file, &buffer, buffer.count, offset)
+            guard count >= 0 else { throw LoadError(failed: "pread") }
+            if count == 0 { return Array(hash.finalize()) }
+            buffer.withUnsafeBytes {
+                hash.update(bufferPointer: UnsafeRawBufferPointer(rebasing: $0[..<count]))
+            }
+            offset += count
+        }
+    }
+
+    private struct SplitMix: RandomNumberGenerator {
+        var state: UInt64
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var value = state
+            value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+            return value ^ (value >> 31)
+        }
+    }
+
+    // MARK: Downloads
+
+    private func downloadAll(
+        _ server: TransferServerProcess, _ results: inout TransferResults
+    ) throws -> [String: TransferredFile] {
+        let process = TransferProcess(runDirectory, parallel: settings.parallel)
+        try process.start()
+        var clients: [Int: TransferClient] = [:]
+        for session in 0..<settings.sessions {
+            let client = try process.open(session)
+            try addAll(to: client, session, server)
+            clients[session] = client
+        }
+        var files: [String: TransferredFile] = [:]
+        var random = SplitMix(state: settings.seed &+ 1)
+        var nextKill = settings.firstFile(afterKill: 0, using: &random)
+        let deadline = monotonicNow() + Self.longest
+        while files.count + results.failed < settings.files, monotonicNow() < deadline {
+            if results.kills < settings.kills, files.count >= nextKill {
+                try process.kill()
+                results.kills += 1
+                nextKill = settings.firstFile(afterKill: results.kills, using: &random)
+            }
+            try pause(nanoseconds: 0)
+            for session in 0..<settings.sessions {
+                do {
+                    let client = try clients[session] ?? process.open(session)
+                    clients[session] = client
+                    try collect(client, &files, &results)
+                } catch is TransferClient.Ended {
+                    clients[session] = nil
+                }
+            }
+        }
+        process.end()
+        return files
+    }
+
+    /// All requests first, and then all answers.
+    private func addAll(to client: TransferClient, _ session: Int, _ server: TransferServerProcess) throws {
+        let numbers = try stride(from: session, to: settings.files, by: settings.sessions).map { index in
+            try client.send {
+                $0.add.tag = "f\(index)"
+                $0.add.task.url = "\(server.address)/f\(index)"
+            }
+        }
+        for number in numbers { _ = try client.answer(number) }
+    }
+
+    private func collect(
+        _ client: TransferClient, _ files: inout [String: TransferredFile], _ results: inout TransferResults
+    ) throws {
+        while let event = try client.nextEvent(within: 2) {
+            guard case .finished(let finished) = event.report.report else { continue }
+            if let file = event.file, finished.failure == .none {
+                if files.updateValue(file, forKey: finished.tag) != nil { results.repeated += 1 }
+            } else {
+                results.failed += 1
+            }
+            _ = try client.send { $0.release.task = finished.task }
+        }
+    }
+
+    private func downloadWithCurl(_ server: TransferServerProcess) throws -> Int64 {
+        let copies = runDirectory.path + "/copies"
+        guard mkdir(copies, 0o755) == 0 else { throw LoadError(failed: "mkdir \(copies)") }
+        let list = (0..<settings.files).map {
+            "url=\(server.address)/f\($0)\noutput=\(copies)/f\($0)\n"
+        }.joined()
+        let path = runDirectory.path + "/curl.list"
+        try Array(list.utf8).withUnsafeBytes { try writeAll($0, to: path) }
+        let start = monotonicNow()
+        let child = try ChildProcess(
+            "curl",
+            ["/usr/bin/curl", "-s", "--parallel", "--parallel-max", "\(settings.parallel)", "-K", path],
+            log: runDirectory.path + "/curl.log")
+        try wait(for: "curl", atMost: .seconds(1_800)) { !child.isRunning }
+        guard child.exitStatus == 0 else { throw LoadError.childEnded("curl", status: child.exitStatus ?? 0) }
+        return monotonicNow() - start
+    }
+}
+
+/// nginx, with the files.
+final class TransferServerProcess {
+    let files: String
+    private let runDirectory: RunDirectory
+    private let directory: String
+    private var process: ChildProcess?
+    private let port: UInt16
+
+    private static let program = "/usr/sbin/nginx"
+
+    init(_ runDirectory: RunDirectory) throws {
+        guard access(Self.program, X_OK) == 0 else { throw LoadError.missing("nginx is not installed") }
+        self.runDirectory = runDirectory
+        directory = runDirectory.path + "/server"
+        files = directory + "/files"
+        port = UInt16.random(in: 20_000...30_000)
+        for path in [directory, files] where mkdir(path, 0o755) != 0 {
+            throw LoadError(failed: "mkdir \(path)")
+        }
+    }
+
+    var address: String { "http://127.0.0.1:\(port)" }
+
+    func start() throws {
+        // A small send buffer: bytes in it are lost when a process is killed, and are not the process's fault.
+        let text = """
+            daemon off;
+            master_process off;
+            pid \(directory)/pid;
+            error_log \(directory)/error.log;
+            events { worker_connections 1024; }
+            http {
+                log_format bytes '$body_bytes_sent';
+                access_log \(directory)/access.log bytes;
+                client_body_temp_path \(directory)/t1;
+                proxy_temp_path \(directory)/t2;
+                fastcgi_temp_path \(directory)/t3;
+                uwsgi_temp_path \(directory)/t4;
+                scgi_temp_path \(directory)/t5;
+                sendfile on;
+                server {
+                    listen 127.0.0.1:\(port) sndbuf=64k;
+                    root \(files);
+                }
+            }
+            """
+        try writeAll(text, to: directory + "/nginx.conf")
+        process = try ChildProcess(
+            "nginx",
+            [Self.program, "-c", directory + "/nginx.conf", "-p", directory, "-e", directory + "/error.log"],
+            log: directory + "/log", guardian: runDirectory.loadTester)
+        let pid = directory + "/pid"
+        try wait(for: "nginx", atMost: .seconds(30)) { access(pid, F_OK) == 0 }
+        try process?.requireRunning()
+    }
+
+    private func writeAll(_ text: String, to path: String) throws {
+        let file = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT | O_TRUNC, mode: 0o644)
+        let bytes = Array(text.utf8)
+        guard write(file.rawValue, bytes, bytes.count) == bytes.count else {
+            throw LoadError(failed: "write \(path)")
+        }
+    }
+
+    /// Bytes of all bodies.
+    var sentBytes: Int {
+        let text = (try? SmallFile.readText(directory + "/access.log")) ?? ""
+        return text.split(separator: "\n").reduce(0) { $0 + (Int($1) ?? 0) }
+    }
+}
+
+/// nightbell-transfer, which is started again whenever it was killed.
+private final class TransferProcess {
+    private let runDirectory: RunDirectory
+    private let directory: String
+    private let parallel: Int
+    private var process: ChildProcess?
+
+    init(_ runDirectory: RunDirectory, parallel: Int) {
+        self.runDirectory = runDirectory
+        self.parallel = parallel
+        directory = runDirectory.path + "/transfer"
+    }
+
+    func start() throws {
+        _ = mkdir(directory, 0o700)
+        var options = [
+            "--socket", directory + "/socket", "--directory", directory + "/data", "--parallel",
+            "\(parallel)",
+            "--parallel-per-host", "\(parallel)", "--disk-bytes", "\(1 << 42)", "--first-delay", "50",
+            "--longest-delay", "500",
+        ]
+        if geteuid() == 0 {
+            options += ["--user", "65534"]
+            chown(directory, 65534, 65534)
+        }
+        process = try runDirectory.start("nightbell-transfer", options)
+    }
+
+    func kill() throws {
+        guard let process else { return }
+        Glibc.kill(process.id, SIGKILL)
+        try wait(for: "the end of a killed process", atMost: .seconds(30)) { !process.isRunning }
+        runDirectory.end(process)
+        try start()
+    }
+
+    func end() {
+        if let process { runDirectory.end(process) }
+    }
+
+    func open(_ session: Int) throws -> TransferClient {
+        var client: TransferClient?
+        try wait(for: "nightbell-transfer", atMost: .seconds(60)) {
+            try process?.requireRunning()
+            client = try? TransferClient(path: directory + "/socket")
+            guard let client else { return false }
+            return (try? client.open(client: "load", "s\(session)")) != nil
+        }
+        guard let client else { throw LoadError.timedOut("nightbell-transfer") }
+        return client
+    }
+}
