@@ -8,8 +8,12 @@ import LinuxSystem
 final class FileWorker {
     /// The descriptors are closed by their owner, after the result has come.
     enum Job: Sendable {
-        /// Write to the disk, and compute the SHA-256 of the first `digest` bytes; nil: of none.
-        case flush(CInt, digest: Int64?)
+        /// Write to the disk.
+        case flush(CInt)
+        /// The same with the file of this path; fails, if it is gone.
+        case flushFile(path: String)
+        /// Compute the SHA-256 of so many bytes from the beginning.
+        case digest(CInt, bytes: Int64)
         /// Copy this many bytes from the beginning, and write the copy to the disk.
         case copy(from: CInt, to: CInt, bytes: Int64)
     }
@@ -107,10 +111,16 @@ final class FileWorker {
     private static func perform(_ job: Job) -> Result {
         do throws(SystemError) {
             switch job {
-            case .flush(let file, let length):
+            case .flush(let file):
                 _ = try systemCall("fdatasync") { fdatasync(file) }
-                return .done(
-                    digest: try length.map { length throws(SystemError) in try digest(file, length) })
+                return .done(digest: nil)
+            case .flushFile(let path):
+                let file = try OwnedDescriptor(opening: path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+                let rawValue = file.rawValue
+                _ = try systemCall("fdatasync") { fdatasync(rawValue) }
+                return .done(digest: nil)
+            case .digest(let file, let bytes):
+                return .done(digest: try digest(file, bytes))
             case .copy(let source, let target, let bytes):
                 try copy(source, target, bytes)
                 _ = try systemCall("fsync") { fsync(target) }

@@ -72,7 +72,7 @@ struct SessionFiles {
 
     private func directory(of session: SessionID) -> String { "\(directory)/sessions/\(session.rawValue)" }
 
-    private func path(_ id: TaskID, of session: SessionID, _ part: Part) -> String {
+    func path(_ id: TaskID, of session: SessionID, _ part: Part) -> String {
         "\(directory(of: session))/\(id.rawValue).\(part.rawValue)"
     }
 

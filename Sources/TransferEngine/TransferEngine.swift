@@ -50,7 +50,10 @@ package final class TransferEngine {
     let files: SessionFiles
     let store: TransferStore
     let multi: CurlMulti
+    /// For work that a result waits for.
     let worker: FileWorker
+    /// For work that nothing waits for.
+    let flusher: FileWorker
     var queue: TransferQueue
     var tasks: [TaskID: Task] = [:]
     private(set) var sessions: [SessionID: Session] = [:]
@@ -72,6 +75,7 @@ package final class TransferEngine {
         store = try TransferStore(path: files.storePath)
         multi = try CurlMulti(loop, connections: configuration.limits.parallel)
         worker = try FileWorker(loop)
+        flusher = try FileWorker(loop)
         queue = TransferQueue(configuration.limits)
         queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
         orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
@@ -100,11 +104,23 @@ package final class TransferEngine {
             names[Name(client: session.client, identifier: session.identifier)] = session.id
         }
         for record in records {
-            if hasBooted, files.size(record.id, of: record.session, .data) > record.durableBytes {
-                files.truncate(record.id, of: record.session, to: record.durableBytes)
-            }
-            insert(record)
+            insert(hasBooted ? try checked(record) : record)
         }
+    }
+
+    /// The machine has started anew, perhaps after a loss of power: only durable bytes count. A file that was handed over, but
+    /// not released, is continued as one that was not.
+    private func checked(_ record: TransferStore.Record) throws(TransferError) -> TransferStore.Record {
+        let size = files.size(record.id, of: record.session, .data)
+        let kept = min(size, record.durableBytes)
+        var record = record
+        if case .finished(let outcome) = record.state {
+            guard outcome.failure == nil, outcome.bytes > kept else { return record }
+            record.state = .waiting
+            try store.setState(record.id, .waiting)
+        }
+        if size > kept { files.truncate(record.id, of: record.session, to: kept) }
+        return record
     }
 
     private func insert(_ record: TransferStore.Record) {
@@ -152,7 +168,7 @@ package final class TransferEngine {
     }
 
     /// Whether nothing runs and nothing waits.
-    package var isIdle: Bool { queue.isIdle && worker.isIdle && attempts.isEmpty }
+    package var isIdle: Bool { queue.isIdle && worker.isIdle && flusher.isIdle && attempts.isEmpty }
 
     func randomNumber() -> UInt64 { random.next() }
 

@@ -94,11 +94,23 @@ struct KillTests {
                 try client.request { $0.list.after = 0 }.tasks.contains { $0.receivedBytes > 300_000 }
             })
         process.kill()
-        // As after a loss of power: the length is there, and the bytes are not.
+        try losePower(process)
+        try process.start()
+        try expectWhole(process, server)
+        // A result that is not released is fetched again as well.
+        process.kill()
+        try losePower(process)
+        try process.start()
+        try expectWhole(process, server)
+    }
+
+    /// As after a loss of power: the lengths are there, and the bytes are not.
+    private func losePower(_ process: TransferProcess) throws {
         let code = """
             import glob, os, sqlite3, sys
             database = sqlite3.connect(sys.argv[1] + "/transfers.sqlite")
             database.execute("UPDATE boot SET id = 'another'")
+            database.execute("UPDATE task SET durable = 0")
             database.commit()
             database.close()
             for path in glob.glob(sys.argv[1] + "/sessions/*/*.data"):
@@ -109,7 +121,9 @@ struct KillTests {
         let child = try Child("/usr/bin/python3", "-c", code, process.data)
         #expect(Int(try require(try child.hear(within: 30_000)).dropLast()) ?? 0 > 300_000)
         child.reap()
-        try process.start()
+    }
+
+    private func expectWhole(_ process: TransferProcess, _ server: OddServer) throws {
         let (result, file) = try process.open().nextResult()
         #expect(result.failure == .none && result.bytes == 6_000_000)
         let expected = try server.digest(seed: "a", size: 6_000_000)

@@ -66,7 +66,7 @@ extension TransferResults: Reportable {
             ["corrupt", figure(Double(corrupt), digits: 0), "–"],
         ]
         table.note =
-            "the floor is curl --parallel with the same files, which writes nothing to the disk for sure"
+            "the floor is curl --parallel with the same files"
         return [table]
     }
 

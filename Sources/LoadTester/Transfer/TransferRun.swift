@@ -136,11 +136,12 @@ struct TransferRun {
                 nextKill = settings.firstFile(afterKill: results.kills, using: &random)
             }
             try pause(nanoseconds: 0)
-            for session in 0..<settings.sessions {
+            let limit = results.kills < settings.kills ? nextKill : settings.files
+            for session in 0..<settings.sessions where files.count < limit {
                 do {
                     let client = try clients[session] ?? process.open(session)
                     clients[session] = client
-                    try collect(client, &files, &results)
+                    try collect(client, &files, &results, atMost: limit)
                 } catch is TransferClient.Ended {
                     clients[session] = nil
                 }
@@ -162,9 +163,10 @@ struct TransferRun {
     }
 
     private func collect(
-        _ client: TransferClient, _ files: inout [String: TransferredFile], _ results: inout TransferResults
+        _ client: TransferClient, _ files: inout [String: TransferredFile], _ results: inout TransferResults,
+        atMost limit: Int
     ) throws {
-        while let event = try client.nextEvent(within: 2) {
+        while files.count < limit, let event = try client.nextEvent(within: 2) {
             guard case .finished(let finished) = event.report.report else { continue }
             if let file = event.file, finished.failure == .none {
                 if files.updateValue(file, forKey: finished.tag) != nil { results.repeated += 1 }
