@@ -1,5 +1,5 @@
 import Glibc
-package import LinuxSystem
+import LinuxSystem
 
 /// The file with the tokens' hashes: a line for each, and comments behind `#`. The gateway only reads it.
 package struct TokenFile: Sendable {
