@@ -8,7 +8,7 @@ import Testing
 /// The page, in a browser.
 @Suite(
     .serialized, .enabled(if: Browser.isInstalled, "\(Browser.path) is not installed"),
-    .timeLimit(.minutes(15)))
+    .timeLimit(.minutes(40)))
 struct BrowserTests {
     private func enter(_ page: Page, as name: String, room: String = "lobby") throws {
         try #require(try page.becomes("document.readyState === 'complete'"))

@@ -5,7 +5,7 @@ import Glibc
 import Testing
 
 /// Clients that follow the protocol.
-@Suite(.timeLimit(.minutes(15))) struct ConversationTests {
+@Suite(.timeLimit(.minutes(40))) struct ConversationTests {
     @Test(arguments: [1, 3])
     func everybodyOfARoomHearsIt(threads: Int) throws {
         try withServer(threads: threads) { server in

@@ -3,7 +3,7 @@ import EdgeTestSupport
 import Testing
 
 /// Everything that a server has made is freed with it.
-@Suite(.timeLimit(.minutes(15))) struct EndTests {
+@Suite(.timeLimit(.minutes(40))) struct EndTests {
     private final class Owned: Sendable {}
 
     @Test(arguments: [1, 3]) func nothingIsLeftOfAServerThatHasStopped(threads: Int) throws {

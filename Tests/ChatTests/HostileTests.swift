@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 /// Clients that violate the protocol, beside one that does not.
-@Suite(.timeLimit(.minutes(15))) struct HostileTests {
+@Suite(.timeLimit(.minutes(40))) struct HostileTests {
     /// Runs a client of that kind, awake and just woken, and checks that a member of the same room notices
     /// only its end.
     private func expectEnd(

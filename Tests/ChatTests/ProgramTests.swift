@@ -4,7 +4,7 @@ import Glibc
 import Testing
 
 /// The programs as users run them.
-@Suite(.timeLimit(.minutes(15))) struct ProgramTests {
+@Suite(.timeLimit(.minutes(40))) struct ProgramTests {
     /// Starts a program, given by its path or built with the tests, and returns the port in its first line of
     /// output.
     func start(_ name: String, _ arguments: [String]) throws -> (Child, port: Int) {

@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 
 /// Members that are hibernated at every moment.
-@Suite(.timeLimit(.minutes(15))) struct SleepTests {
+@Suite(.timeLimit(.minutes(40))) struct SleepTests {
     @Test func sleepersHearWithoutBeingWoken() throws {
         try withServer { server in
             let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))

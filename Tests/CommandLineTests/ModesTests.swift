@@ -4,7 +4,7 @@ import ProgramTestSupport
 import Testing
 
 /// The examples of `Examples/Modes` against a message bus, a network and PipeWire.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct ModesTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct ModesTests {
     private struct Figures: Decodable {
         var events: Int
         var wakes: Int

@@ -5,7 +5,7 @@ import ProgramTestSupport
 import Testing
 
 /// Programs of others, with their real traffic, by `scripts/unmodified`.
-@Suite("Real programs as they are", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+@Suite("Real programs as they are", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct RealProgramTests {
     private struct Outcome: Decodable {
         struct Row: Decodable {

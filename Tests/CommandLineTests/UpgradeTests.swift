@@ -4,7 +4,7 @@ import LinuxSystem
 import ProgramTestSupport
 import Testing
 
-@Suite("Upgrades", .serialized, .timeLimit(.minutes(20)))
+@Suite("Upgrades", .serialized, .timeLimit(.minutes(40)))
 struct UpgradeTests {
     /// A copy of the program, which can be replaced by another.
     private final class Installation {

@@ -6,7 +6,7 @@ import Testing
 
 @Suite(
     "The dashboard in a browser", .serialized, .enabled(if: geteuid() == 0, "needs root"),
-    .enabled(if: Browser.isInstalled, "needs chromium"), .timeLimit(.minutes(5)))
+    .enabled(if: Browser.isInstalled, "needs chromium"), .timeLimit(.minutes(40)))
 struct DashboardTests {
     private static let phone = "org.example.phone.alice"
 

@@ -5,7 +5,7 @@ import ProgramTestSupport
 import Testing
 
 /// The description of the interface, tried by a program that makes requests of it, valid and invalid ones.
-@Suite(.enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(10)))
+@Suite(.enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct DescriptionTests {
     /// Installed by scripts/test.
     private static let schemathesis = URL(fileURLWithPath: #filePath)

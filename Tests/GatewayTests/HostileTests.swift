@@ -7,7 +7,7 @@ import Testing
 
 @Suite(
     "Slow and hostile peers", .serialized, .enabled(if: geteuid() == 0, "needs root"),
-    .timeLimit(.minutes(10)))
+    .timeLimit(.minutes(40)))
 struct HostileTests {
     @Test("Too much, or what is no request, is refused, and others are served")
     func tooMuch() throws {

@@ -4,7 +4,7 @@ import Glibc
 import ProgramTestSupport
 import Testing
 
-@Suite("Metrics", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+@Suite("Metrics", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct MetricsTests {
     private static let promtool = "/usr/bin/promtool"
 

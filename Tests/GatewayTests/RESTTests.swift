@@ -4,7 +4,7 @@ import Glibc
 import ProgramTestSupport
 import Testing
 
-@Suite("The interface for programs", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+@Suite("The interface for programs", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct RESTTests {
     @Test("Clients are listed and shown by the names of the wire schema")
     func clients() throws {

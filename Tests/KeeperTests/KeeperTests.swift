@@ -4,7 +4,7 @@ import Keeper
 import LinuxSystem
 import Testing
 
-@Suite("Keeper and workers", .timeLimit(.minutes(20)))
+@Suite("Keeper and workers", .timeLimit(.minutes(40)))
 struct KeeperTests {
     @Test("Records of a worker survive it, descriptors too")
     func survives() throws {

@@ -4,7 +4,7 @@ import Testing
 @testable import LoadTester
 
 /// Clients that the supervisor launches are not children of the harness, and may be stopped or frozen.
-@Suite("The end of a chaos run", .serialized, .timeLimit(.minutes(20)))
+@Suite("The end of a chaos run", .serialized, .timeLimit(.minutes(40)))
 struct ChaosEndTests {
     enum End: String, CaseIterable {
         case byItself, terminated, interrupted, killed, keeperKilled

@@ -4,7 +4,7 @@ import Testing
 @testable import LoadTester
 
 /// Lost wakes that a chaos run counts: a test's clients must lose them for certain.
-@Suite("Lost wakes of a chaos run", .serialized, .timeLimit(.minutes(20)))
+@Suite("Lost wakes of a chaos run", .serialized, .timeLimit(.minutes(40)))
 struct ChaosTests {
     private static var method: SuspensionMethod { geteuid() == 0 ? .cgroup : .signal }
 

@@ -196,7 +196,7 @@ struct ChatClientTests {
 }
 
 /// Faults of a server must be noticed.
-@Suite("Chats with a faulty server", .serialized, .timeLimit(.minutes(20)))
+@Suite("Chats with a faulty server", .serialized, .timeLimit(.minutes(40)))
 struct FalseChatTests {
     private func soak(_ fault: FaultyChatServer.Fault) throws -> cchat_deliveries {
         let server = try FaultyChatServer(fault)

@@ -120,7 +120,7 @@ struct HarnessTests {
         }
     }
 
-    @Test("A silent connection delays no other", .timeLimit(.minutes(20)))
+    @Test("A silent connection delays no other", .timeLimit(.minutes(40)))
     func silence() throws {
         let callers = try Callers(.tcp, slots: 1, directory: "/nowhere")
         let silent = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)

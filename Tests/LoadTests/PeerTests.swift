@@ -5,7 +5,7 @@ import Testing
 @testable import LoadTester
 
 /// Callers' sockets in further processes, as they are where one process would run out of descriptors.
-@Suite("Peer processes", .serialized, .timeLimit(.minutes(20)))
+@Suite("Peer processes", .serialized, .timeLimit(.minutes(40)))
 struct PeerTests {
     private static var method: SuspensionMethod { geteuid() == 0 ? .cgroup : .signal }
 

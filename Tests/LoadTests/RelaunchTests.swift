@@ -4,7 +4,7 @@ import Testing
 @testable import LoadTester
 
 /// Phones of a relaunch run, which the supervisor has to end, and errors of runs that cannot continue.
-@Suite("Phones and failures of a run", .timeLimit(.minutes(20)))
+@Suite("Phones and failures of a run", .timeLimit(.minutes(40)))
 struct RelaunchTests {
     private let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
         "load-phones-\(UUID().uuidString)"

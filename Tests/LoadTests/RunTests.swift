@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Small real runs: their figures mean nothing, but must be there, and nothing may be lost.
-@Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(20)))
+@Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(40)))
 struct RunTests {
     /// The output of a run.
     private struct Told {

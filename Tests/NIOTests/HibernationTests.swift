@@ -7,7 +7,7 @@ import NightbellParking
 import Testing
 
 /// Channels that are hibernated and woken.
-@Suite(.timeLimit(.minutes(15))) struct HibernationTests {
+@Suite(.timeLimit(.minutes(40))) struct HibernationTests {
     @Test func anIdleChannelIsHibernatedAndComesBackWithItsState() throws {
         let server = try LineServer()
         let client = try LineClient(server)
@@ -171,7 +171,7 @@ import Testing
 }
 
 /// TLS that begins after a channel is watched.
-@Suite(.timeLimit(.minutes(15))) struct LaterTLSTests {
+@Suite(.timeLimit(.minutes(40))) struct LaterTLSTests {
     /// Another channel is hibernated, woken and hibernated again, which is enough time for any other.
     private func expectOnlyAnotherSleeps(_ server: LineServer) throws {
         #expect(eventually { server.seen.errors == [.tls] })

@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// Channels that could not be restored as they are.
-@Suite(.timeLimit(.minutes(15))) struct RefusalTests {
+@Suite(.timeLimit(.minutes(40))) struct RefusalTests {
     /// Its handshake was over before it was watched, and no data was sent since.
     @Test func aSilentEncryptedChannelIsRefused() throws {
         let server = try LineServer(isEncrypted: true)

@@ -8,7 +8,7 @@ import SwiftProtobuf
 import Testing
 
 /// How the next supervisor treats declared clients: those that still run, and those that were quit.
-@Suite(.serialized, .timeLimit(.minutes(15))) struct DeclaredRestartTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct DeclaredRestartTests {
     private let name = "org.example.phone"
     private let manifests: TemporaryDirectory
     private let state: TemporaryDirectory

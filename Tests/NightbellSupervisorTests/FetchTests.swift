@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Fetches of real client processes.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct FetchTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct FetchTests {
     private let name = "org.example.mail"
     private static let flags = [
         "fetch.minimumInterval=300ms", "fetch.perDay=255", "fetch.processorPressure=101",

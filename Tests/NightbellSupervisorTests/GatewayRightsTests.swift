@@ -8,7 +8,7 @@ import SwiftProtobuf
 import Testing
 
 /// The gateway's user sees all clients and may wake them, and gets nothing that belongs to them.
-@Suite(.enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(5)))
+@Suite(.enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct GatewayRightsTests {
     private static let name = "org.example.phone"
     private static let gateway: UInt32 = 65_534

@@ -11,7 +11,7 @@ import Testing
 
 /// The identity of launched processes, and whether they can be launched again: one rule for every program and every
 /// worker.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct LaunchIdentityTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct LaunchIdentityTests {
     private let name = "org.example.phone"
     private let other = "org.example.other"
 

@@ -8,7 +8,7 @@ import SwiftProtobuf
 import Testing
 
 /// Launch settings shared by many clients are stored once, for as long as one of the clients is there.
-@Suite(.serialized, .timeLimit(.minutes(15))) struct LaunchSettingTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct LaunchSettingTests {
     private func setting(_ level: Int, directory: String = "/") -> LaunchSetting {
         LaunchSetting(
             .init(

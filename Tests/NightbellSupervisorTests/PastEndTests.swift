@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(20))) func theNextWriterOfAFifoWakes() throws {
+    @Test(.timeLimit(.minutes(40))) func theNextWriterOfAFifoWakes() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name, modes: [.externalAccessory])
         let fifo = try Pipe()
@@ -90,7 +90,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test(.timeLimit(.minutes(20)), arguments: [WakeTests.Kind.tcp, .unix])
+    @Test(.timeLimit(.minutes(40)), arguments: [WakeTests.Kind.tcp, .unix])
     func bytesLeftBeforeTheEndWakeAgain(kind: WakeTests.Kind) throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)
@@ -130,7 +130,7 @@ import Testing
     }
 
     /// The next worker knows whether the end was reported, and whether there was a writer since.
-    @Test(.timeLimit(.minutes(20))) func anotherWorkerGoesOnFromThere() throws {
+    @Test(.timeLimit(.minutes(40))) func anotherWorkerGoesOnFromThere() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello(name, modes: [.externalAccessory])

@@ -6,7 +6,7 @@ import SwiftProtobuf
 import Testing
 
 /// A larger receive buffer while the owner sleeps, if it asked for one, and the count of drops.
-@Suite(.timeLimit(.minutes(20))) struct ReceiveBufferTests {
+@Suite(.timeLimit(.minutes(40))) struct ReceiveBufferTests {
     private let name = "org.example.phone"
     /// As a program sets it; the kernel stores twice this value.
     private let small: Int32 = 8_192

@@ -7,7 +7,7 @@ import Testing
 
 /// The worker dies at each single step of ending a client, keeping its sockets and state, and launching it again: they
 /// are there for the next process, of which there is one.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct RelaunchFaultTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct RelaunchFaultTests {
     private let name = "org.example.phone"
 
     @Test func deathAtEveryStep() throws {

@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// The worker is killed, and neither clients nor their peers notice.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct RestartTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct RestartTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
 

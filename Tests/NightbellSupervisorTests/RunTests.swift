@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Programs started by `nightbell run`, and what it does for them afterwards.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct RunTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct RunTests {
     private let name = "org.example.phone"
     private let nightbell = ScriptedClientProcess.program("nightbell")
 

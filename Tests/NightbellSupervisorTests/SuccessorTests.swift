@@ -6,7 +6,7 @@ import SwiftProtobuf
 import Testing
 
 /// Clients that are back before the supervisor has handled their end.
-@Suite(.serialized, .timeLimit(.minutes(15))) struct SuccessorTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct SuccessorTests {
     private let name = "org.example.phone"
 
     /// The supervisor handles the Hello of the next process before the end of the last.

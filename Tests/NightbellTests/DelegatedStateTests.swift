@@ -2,7 +2,7 @@ import Nightbell
 import Testing
 
 /// Delegated state is valid, or refused at once.
-@Suite(.timeLimit(.minutes(20))) struct DelegatedStateTests {
+@Suite(.timeLimit(.minutes(40))) struct DelegatedStateTests {
     private let counters = DelegatedState.stanzaCounters(received: 1, sent: 2)
 
     private func delegate(_ delegatedState: DelegatedState, for profile: Profile?) throws -> NightbellError

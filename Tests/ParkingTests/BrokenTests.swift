@@ -5,7 +5,7 @@ import NightbellParking
 import Testing
 
 /// Hosts that misuse the supervisor.
-@Suite(.timeLimit(.minutes(15))) struct BrokenTests {
+@Suite(.timeLimit(.minutes(40))) struct BrokenTests {
     private func code(_ body: () throws -> Void) -> EmbeddedError.Code? {
         #expect(throws: EmbeddedError.self) { try body() }?.code
     }

@@ -6,7 +6,7 @@ import NightbellParking
 import Testing
 
 /// Data that looks like noise to a profile and is not, or is more than that.
-@Suite(.timeLimit(.minutes(15))) struct MoreThanBytesTests {
+@Suite(.timeLimit(.minutes(40))) struct MoreThanBytesTests {
     private static func lines() throws -> ParkingProfile {
         try .bytes([
             .init(Array("ping\n".utf8), reply: Array("pong\n".utf8)), .init(Array("nop\n".utf8)),

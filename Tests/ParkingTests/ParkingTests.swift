@@ -4,7 +4,7 @@ import NightbellParking
 import Testing
 
 /// Parked sockets as seen by their host.
-@Suite(.timeLimit(.minutes(15))) struct ParkingTests {
+@Suite(.timeLimit(.minutes(40))) struct ParkingTests {
     private static let state = Array("thirty-two bytes of a session ..".utf8)
 
     @Test func trafficIsToldAndEverythingComesBack() throws {

@@ -5,7 +5,7 @@ import NightbellProfiles
 import Testing
 
 /// Pings of parked sockets, handled without an event for the host.
-@Suite(.timeLimit(.minutes(15))) struct ProfileTests {
+@Suite(.timeLimit(.minutes(40))) struct ProfileTests {
     /// A masked ping of a WebSocket client, with the payload `Hello`, and the server's answer.
     private static let ping: [UInt8] = [0x89, 0x85, 0, 0, 0, 0, 0x48, 0x65, 0x6C, 0x6C, 0x6F]
     private static let pong: [UInt8] = [0x8A, 0x05, 0x48, 0x65, 0x6C, 0x6C, 0x6F]

@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 
 /// The supervisor's own thread, its events, and its end.
-@Suite(.timeLimit(.minutes(15))) struct ServiceTests {
+@Suite(.timeLimit(.minutes(40))) struct ServiceTests {
     @Test func eventsAsASequence() async throws {
         let supervisor = try EmbeddedSupervisor()
         let pair = try Pair.tcp()

@@ -5,7 +5,7 @@ import Testing
 
 /// The accessory of `Examples/Modes`, asleep, with a device of umockdev. Only udev tells of the device: its name stays.
 @Suite(
-    "An accessory", .serialized, .timeLimit(.minutes(20)),
+    "An accessory", .serialized, .timeLimit(.minutes(40)),
     .disabled(if: isSanitized, "a sanitizer and umockdev both want to be loaded first"))
 struct AccessoryTests {
     private static let name = "/dev/serial/by-id/usb-adapter"

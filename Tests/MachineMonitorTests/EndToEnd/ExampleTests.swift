@@ -4,7 +4,7 @@ import LinuxSystem
 import Testing
 
 /// `Examples/Modes` where something is missing, and those of its clients that no other test runs.
-@Suite("The examples of modes", .timeLimit(.minutes(20))) struct ExampleTests {
+@Suite("The examples of modes", .timeLimit(.minutes(40))) struct ExampleTests {
     /// The lines of an example that ends by itself, and its exit code.
     private func end(_ arguments: String, socket: String) throws -> (lines: [Substring], code: CInt?) {
         let text = try output(

@@ -5,7 +5,7 @@ import Testing
 
 /// The peripheral of `Examples/Modes`, asleep, with a BlueZ of dbusmock: its template, to which the test adds the interface
 /// that takes applications.
-@Suite("A Bluetooth peripheral", .serialized, .timeLimit(.minutes(20)))
+@Suite("A Bluetooth peripheral", .serialized, .timeLimit(.minutes(40)))
 struct PeripheralTests {
     private static let name = "org.example.peripheral"
     private static let adapter = "/org/bluez/hci0"

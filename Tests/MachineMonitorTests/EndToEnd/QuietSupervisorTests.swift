@@ -5,7 +5,7 @@ import Testing
 
 /// Clients that sleep, with observations and with media that they could have: nothing runs for them.
 @Suite(
-    "A quiet supervisor", .serialized, .timeLimit(.minutes(20)),
+    "A quiet supervisor", .serialized, .timeLimit(.minutes(40)),
     .disabled(if: isSanitized, "it has threads of its own"))
 struct QuietSupervisorTests {
     private static let device = "/org/bluez/hci0/dev_11_22_33_44_55_66"

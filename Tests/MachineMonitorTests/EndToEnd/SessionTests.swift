@@ -6,7 +6,7 @@ import Testing
 /// Two users with clients that have media, each with a bus of its session. Evidence in the session of one of them is
 /// none about the clients of the other, and cannot delay them.
 @Suite(
-    "Sessions of several users", .serialized, .timeLimit(.minutes(20)),
+    "Sessions of several users", .serialized, .timeLimit(.minutes(40)),
     .enabled(if: geteuid() == 0, "becoming other users needs root"))
 struct SessionTests {
     private static let path = "/org/mpris/MediaPlayer2"

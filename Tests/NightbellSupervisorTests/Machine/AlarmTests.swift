@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// The alarm that wakes the machine for keep-alives, as the kernel has it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(40)))
 struct AlarmTests {
     /// The numbers of the kernel's `timerfd` are documented in proc(5).
     private static let bootTimeAlarm = "clockid: 9"

@@ -7,7 +7,7 @@ import SwiftProtobuf
 import Testing
 
 /// A dormant client is launched for what it observes, whichever worker is there; and after a quit for its location alone.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct DormantObserverTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct DormantObserverTests {
     private static let name = "org.example.tracker"
     private static let accessory = "/dev/serial/by-id/usb-one"
     private static let modes = "location external-accessory"

@@ -9,7 +9,7 @@ import SwiftProtobuf
 import Testing
 
 /// A client with the mode `audio`, and the monitor of its user's session, which the test speaks for.
-@Suite(.timeLimit(.minutes(20))) struct MediaFactTests {
+@Suite(.timeLimit(.minutes(40))) struct MediaFactTests {
     private static let name = "org.example.player"
     private let session: FakeMonitor
     private let supervisor: TestSupervisor

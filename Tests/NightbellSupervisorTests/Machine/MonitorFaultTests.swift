@@ -7,7 +7,7 @@ import SwiftProtobuf
 import Testing
 
 /// The worker dies while it handles another network: each client is told once.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct MonitorFaultTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct MonitorFaultTests {
     private static let name = "org.example.phone"
 
     @Test(arguments: [

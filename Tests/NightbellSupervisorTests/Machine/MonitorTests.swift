@@ -9,7 +9,7 @@ import SwiftProtobuf
 import Testing
 
 /// A supervisor and its monitor, which the test speaks for.
-@Suite(.timeLimit(.minutes(20))) struct MonitorTests {
+@Suite(.timeLimit(.minutes(40))) struct MonitorTests {
     private let monitor: FakeMonitor
     private let supervisor: TestSupervisor
 
@@ -277,7 +277,7 @@ import Testing
 }
 
 /// Clients that are launched only once their user's home is there.
-@Suite(.timeLimit(.minutes(20))) struct FirstUnlockTests {
+@Suite(.timeLimit(.minutes(40))) struct FirstUnlockTests {
     private static let name = "org.example.phone"
 
     private func supervisor(_ monitor: MonitorProgram?) throws -> TestSupervisor {

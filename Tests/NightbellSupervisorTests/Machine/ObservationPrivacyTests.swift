@@ -9,7 +9,7 @@ import Testing
 
 /// Where the machine is and which devices it has is for the clients that observe it, their user and administrators.
 @Suite(
-    .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(20)))
+    .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct ObservationPrivacyTests {
     private static let name = "org.example.tracker"
     private static let accessory = "/dev/serial/by-id/usb-one"

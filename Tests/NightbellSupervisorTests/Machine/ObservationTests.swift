@@ -7,7 +7,7 @@ import SwiftProtobuf
 import Testing
 
 /// Observations with a monitor that the test speaks for.
-@Suite(.timeLimit(.minutes(20))) struct ObservationTests {
+@Suite(.timeLimit(.minutes(40))) struct ObservationTests {
     private static let name = "org.example.tracker"
     private static let accessory = "/dev/serial/by-id/usb-one"
     private static let device = "/org/bluez/hci0/dev_1"

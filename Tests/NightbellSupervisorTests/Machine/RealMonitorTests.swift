@@ -7,7 +7,7 @@ import Testing
 
 /// The daemon and the real `nightbell-monitor`, in a network namespace of the test's own.
 @Suite(
-    .serialized, .timeLimit(.minutes(20)),
+    .serialized, .timeLimit(.minutes(40)),
     .enabled(if: NetworkNamespace.isPossible, "network namespaces need root"))
 struct RealMonitorTests {
     private static let name = "org.example.phone"

@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// The daemon, the real `nightbell-monitor` and a terminal: an accessory named by a link below `/dev`, as udev makes them.
-@Suite(.serialized, .timeLimit(.minutes(20)))
+@Suite(.serialized, .timeLimit(.minutes(40)))
 struct RealObservationTests {
     private static let name = "org.example.tracker"
 

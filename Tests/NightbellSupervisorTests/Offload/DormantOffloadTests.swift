@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// Pings of sockets without an owner process are handled as for sleepers, and a message launches a process.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct DormantOffloadTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct DormantOffloadTests {
     private let name = "org.example.phone"
 
     private func hears(_ text: String, _ peer: Int32) throws {

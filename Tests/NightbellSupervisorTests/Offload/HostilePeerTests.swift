@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// A peer's attack on a sleeper costs the supervisor a bounded amount of time and memory, and ends in a wake.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct HostilePeerTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct HostilePeerTests {
     private static let name = "org.example.phone"
     private static let million = 1_000_000
 

@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// A network of its own with its only link cut: packets are lost without an error.
-@Suite(.timeLimit(.minutes(20))) struct LostPathTests {
+@Suite(.timeLimit(.minutes(40))) struct LostPathTests {
     private static let isRoot = geteuid() == 0
 
     @Test(.enabled(if: isRoot)) func aPathGivenUpByTheKernelHasAReasonOfItsOwn() throws {

@@ -7,7 +7,7 @@ import Testing
 
 /// The worker dies between any two steps of handling pings: the connection lives, significant input reaches the owner
 /// whole and once, and every ping of the peer is answered, if need be by two workers.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct OffloadFaultTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct OffloadFaultTests {
     private static let name = "org.example.phone"
 
     @Test(arguments: FaultTests.ways) func deathAtEveryStep(way: String) throws {

@@ -8,7 +8,7 @@ import NightbellWire
 import Testing
 
 /// Pings are handled without a wake; everything else wakes, complete and in place.
-@Suite(.timeLimit(.minutes(20))) struct OffloadTests {
+@Suite(.timeLimit(.minutes(40))) struct OffloadTests {
     @Test func pingsAreAnsweredWithoutWaking() throws {
         let scene = try OffloadScene(try .tcp(), .sip)
         try scene.sleep()

@@ -8,7 +8,7 @@ import NightbellWire
 import Testing
 
 /// Datagrams are inspected one by one; from the first significant one on, all stay where they are.
-@Suite(.timeLimit(.minutes(20))) struct OffloadedDatagramTests {
+@Suite(.timeLimit(.minutes(40))) struct OffloadedDatagramTests {
     private static let options = """
         OPTIONS sip:alice@127.0.0.1:5060 SIP/2.0\r
         Via: SIP/2.0/UDP 127.0.0.1:5070;rport;branch=z9hG4bK4\r

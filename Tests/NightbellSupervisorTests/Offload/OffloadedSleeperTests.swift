@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Clients that are really stopped stay so while their pings are handled, also when the worker dies.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct OffloadedSleeperTests {
+@Suite(.serialized, .timeLimit(.minutes(40))) struct OffloadedSleeperTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"
 

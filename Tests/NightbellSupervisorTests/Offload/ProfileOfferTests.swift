@@ -5,7 +5,7 @@ import NightbellWire
 import Testing
 
 /// Which profiles are accepted for which sockets, and their effect on the sockets.
-@Suite(.timeLimit(.minutes(20))) struct ProfileOfferTests {
+@Suite(.timeLimit(.minutes(40))) struct ProfileOfferTests {
     private func refusal(_ profile: WireProfile, _ pair: Pair, encrypted: Bool = false) throws -> WireError {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, "org.example.phone")

@@ -6,7 +6,7 @@ import NightbellWire
 import Testing
 
 /// A supervisor has more rights than its clients: the sockets on which it may send in their name.
-@Suite(.timeLimit(.minutes(20))) struct ReplyAuthorityTests {
+@Suite(.timeLimit(.minutes(40))) struct ReplyAuthorityTests {
     private static func refusal(
         _ client: WireClient, _ socket: Int32, _ profile: WireProfile = .lines(every: .seconds(60))
     ) throws -> WireError? {
