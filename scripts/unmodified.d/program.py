@@ -3,7 +3,7 @@
 import os, re, signal, socket, subprocess, time
 
 from measure import Unavailable
-from stage import Run, eventually
+from stage import Run, eventually, tied
 
 # An answer that takes longer is lost.
 PATIENCE = 10
@@ -164,7 +164,7 @@ class Program:
         """Starts something that the program needs, awake."""
         log = open(self.path("helpers.log"), "ab")
         options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True, **options}
-        helper = subprocess.Popen(command, **options)
+        helper = subprocess.Popen(tied(*command), **options)
         self.helpers.append(helper)
         return helper
 

@@ -13,6 +13,11 @@ def eventually(condition, seconds=20, pause=0.02):
         time.sleep(pause)
 
 
+def tied(*command):
+    """The command, ended by the kernel if this script is killed before it can end it."""
+    return ["setpriv", "--pdeathsig", "TERM", "--", *command]
+
+
 class Supervisor:
     """A private nightbelld, and the states of its clients as it reports them."""
 
@@ -26,16 +31,16 @@ class Supervisor:
         self.changed = threading.Condition()
         self.log = open(self.path("nightbelld.log"), "w")
         self.daemon = subprocess.Popen(
-            [
+            tied(
                 self.program("nightbelld"), "--runtime-directory", self.path("run"), "--socket", self.socket,
                 "--set", "monitor=off",
-            ],
+            ),
             stdout=self.log, stderr=self.log, start_new_session=True,
         )
         if not eventually(lambda: os.path.exists(self.socket)):
             raise RuntimeError(f"nightbelld does not start: {self.text()}")
         self.watch = subprocess.Popen(
-            [self.program("nightbell"), "watch", "--socket", self.socket, "--json"],
+            tied(self.program("nightbell"), "watch", "--socket", self.socket, "--json"),
             stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True,
         )
         threading.Thread(target=self._follow, daemon=True).start()
@@ -100,10 +105,10 @@ class Run:
         self.supervisor = supervisor
         self.identifier = identifier
         self.process = subprocess.Popen(
-            [
+            tied(
                 supervisor.program("nightbell"), "run", "--unmodified", "--socket", supervisor.socket,
                 "--identifier", identifier, *options, "--", *command,
-            ],
+            ),
             start_new_session=True, **streams,
         )
 
