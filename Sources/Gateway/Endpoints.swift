@@ -63,9 +63,9 @@ struct Endpoints: Sendable {
         return router
     }
 
-    private static let methods: [HTTPRequest.Method] = [
-        .get, .head, .post, .put, .patch, .delete, .options, .trace,
-    ]
+    private static let methods: [HTTPRequest.Method] =
+        [.get, .head, .post, .put, .patch, .delete, .options, .trace, .connect]
+        + ["QUERY"].compactMap { HTTPRequest.Method($0) }
 
     /// Adds an endpoint that has one method, and refuses the others by name.
     private func add(

@@ -13,7 +13,7 @@ struct DashboardTests {
     /// Opens the dashboard and gives it the token.
     private func enter(_ browser: Browser, _ fixture: GatewayFixture, _ token: String) throws -> Page {
         let page = try browser.open("http://127.0.0.1:\(fixture.port)/")
-        #expect(try page.becomes("document.querySelector('#entry')"))
+        #expect(try page.becomes("document.readyState === 'complete'"))
         try page.type(token, into: "#token", thenEnter: true)
         return page
     }

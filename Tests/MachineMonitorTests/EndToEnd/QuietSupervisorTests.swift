@@ -23,7 +23,8 @@ struct QuietSupervisorTests {
         return clients
     }
 
-    /// Waits until nothing has run for a while, and then that nothing runs for ten seconds.
+    /// Waits until nothing has run for ten seconds. Whatever else happens on the machine, such as interfaces of other tests that
+    /// come and go, is a reason to run, so there is more than one attempt.
     private func staysQuiet(_ supervisor: SupervisorProcess, monitors: Int) throws {
         _ = deviceDirectory
         // Those of sessions end when no client needs them.
@@ -32,15 +33,13 @@ struct QuietSupervisorTests {
         let processes = try supervisor.processes()
         func switches() throws -> [Int] { try processes.map { try contextSwitches(of: $0) } }
         var before = try switches()
-        let isQuiet = try eventually(within: 60_000) {
-            poll(nil, 0, 1_500)
+        let isQuiet = try eventually(within: 120_000) {
+            poll(nil, 0, 10_000)
             let now = try switches()
             defer { before = now }
             return now == before
         }
-        try check(isQuiet, "it never is quiet")
-        poll(nil, 0, 10_000)
-        #expect(try switches() == before, "keeper, worker and monitor")
+        try check(isQuiet, "keeper, worker and monitor never are quiet")
         #expect(try supervisor.processes() == processes)
     }
 
