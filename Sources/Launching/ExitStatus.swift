@@ -33,7 +33,7 @@ extension ProcessHandle {
             switch unsafe clinux_pidfd_exit_status(rawValue, &status) {
             case 1: return ExitStatus(waitStatus: status)
             // Not a wait for the pidfd, which may have hung up before it has the status.
-            case 0: _ = unsafe poll(nil, 0, 1)
+            case 0: _ = poll(nil, 0, 1)
             default: return .unknown
             }
             guard BootClock.now() < end else { return nil }
