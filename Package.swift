@@ -166,9 +166,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "CLinux", "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire", "LinuxSystem",
-                "Manifests",
-                "Presentation", "StatusReports",
+                "CLinux", "Launching", "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire",
+                "LinuxSystem", "Manifests", "Presentation", "StatusReports",
                 "ProcessWaits", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
@@ -152,7 +153,9 @@ int clinux_scheduler_offset(int processor, int64_t *offset) {
     return found;
 }
 
-static void run(char *const arguments[], const sigset_t *mask, int gate, int report) {
+static void run(char *const arguments[], const sigset_t *mask, int death_signal, int gate, int report) {
+    // The gate shows a parent that has ended before.
+    if (death_signal != 0 && prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0) _exit(126);
     char byte;
     ssize_t count;
     do {
@@ -166,7 +169,9 @@ static void run(char *const arguments[], const sigset_t *mask, int gate, int rep
     _exit(code == ENOENT ? 127 : 126);
 }
 
-int clinux_fork_gated(char *const arguments[], const sigset_t *mask, struct clinux_gated_child *child) {
+int clinux_fork_gated(
+    char *const arguments[], const sigset_t *mask, int death_signal, struct clinux_gated_child *child
+) {
     int gate[2];
     int report[2];
     if (pipe2(gate, O_CLOEXEC) != 0) return -1;
@@ -178,7 +183,7 @@ int clinux_fork_gated(char *const arguments[], const sigset_t *mask, struct clin
     child->pid = fork();
     if (child->pid == 0) {
         close(gate[1]);
-        run(arguments, mask, gate[0], report[1]);
+        run(arguments, mask, death_signal, gate[0], report[1]);
     }
     int code = errno;
     close(gate[0]);

@@ -73,6 +73,13 @@ package struct ResourceLimit: Sendable, Hashable {
         ("Max realtime priority", .realTimePriority), ("Max realtime timeout", .realTimeTime),
     ]
 
+    /// Sets the limit of a process. More than its hard limit needs `CAP_SYS_RESOURCE`.
+    package func set(of process: Int32) throws(SystemError) {
+        var limit = clinux_limit(soft: soft, hard: hard)
+        let resource = resource.rawValue
+        _ = try systemCall("prlimit") { unsafe clinux_set_limit(process, resource, &limit) }
+    }
+
     private static func get(_ resource: Resource, of process: pid_t) throws(SystemError) -> ResourceLimit {
         var limit = clinux_limit()
         _ = try systemCall("prlimit") { unsafe clinux_get_limit(process, resource.rawValue, &limit) }

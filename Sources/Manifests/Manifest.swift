@@ -17,6 +17,8 @@ package struct Manifest: Sendable, Equatable {
     package var startsWithSupervisor = true
     /// Launched only once its user's home is there.
     package var waitsForUnlock = false
+    /// nil: its program knows Nightbell.
+    package var unmodified: UnmodifiedOptions?
     /// The file with its declaration.
     package var file = ""
     package var line = 0
@@ -25,8 +27,26 @@ package struct Manifest: Sendable, Equatable {
     package static let keys = [
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
-        "waitsForUnlock",
+        "waitsForUnlock", "unmodified", "timers", "idle", "pageOut",
     ]
+
+    /// How it is launched.
+    ///
+    /// - Parameter tool: the path of `nightbell`, which runs unmodified programs.
+    package func launch(with tool: String) -> LaunchSpecification {
+        guard let unmodified else { return launch }
+        var launch = launch
+        let limits = launch.limits.flatMap { limit in
+            let number = limit.hard == ResourceLimit.unlimited ? "unlimited" : "\(limit.hard)"
+            return ["--limit", "\(limit.resource)=\(number)"]
+        }
+        launch.arguments =
+            [tool, "run", "--unmodified", "--identifier", identifier.description] + unmodified.arguments
+            + limits + ["--"] + launch.arguments
+        // They are the program's, and not of the process that looks after it.
+        launch.limits = []
+        return launch
+    }
 }
 
 /// An error that keeps a manifest from being used.

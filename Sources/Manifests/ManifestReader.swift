@@ -42,13 +42,14 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
         let waits = values["waitsForUnlock"].flatMap { truth($0, "waitsForUnlock") } ?? false
+        let unmodified = readUnmodified(values, modes)
 
         if problems.isEmpty { inspect(launch, values, root) }
         guard problems.isEmpty, let identifier, command != nil else { return nil }
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
             keepAlive: keepAlive, wakeLimitPolicy: policy, exitsOnSuspend: exits,
-            startsWithSupervisor: starts, waitsForUnlock: waits, file: file,
+            startsWithSupervisor: starts, waitsForUnlock: waits, unmodified: unmodified, file: file,
             line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
     }
 
@@ -121,7 +122,7 @@ struct ManifestReader {
         return path
     }
 
-    private mutating func truth(_ node: Node, _ key: String) -> Bool? {
+    mutating func truth(_ node: Node, _ key: String) -> Bool? {
         switch node.scalar?.string {
         case "true", "yes": return true
         case "false", "no": return false

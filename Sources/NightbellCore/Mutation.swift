@@ -217,6 +217,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case budgetsUnmodified
     /// … and one that is wanted back stays frozen.
     case leavesUnmodifiedFrozen
+    /// An unmodified program is ended when memory is short.
+    case endsUnmodified
 
     package static var areCompiledIn: Bool {
         #if NIGHTBELL_MUTATIONS

@@ -25,8 +25,18 @@ extension Daemon {
         let directory = ManifestDirectory(
             path: loaded.settings.manifestDirectory, accounts: SystemAccounts(), owner: geteuid())
         var problems = directory.problems.map { "\($0)" }
-        let declarations = directory.manifests.map { manifest in
+        let declarations = directory.manifests.compactMap { manifest -> Declaration? in
             let user = manifest.identity?.user ?? geteuid()
+            guard let tool = Self.program(beside: "nightbell") else {
+                problems.append("the path of this program cannot be read")
+                return nil
+            }
+            if manifest.unmodified != nil, unsafe access(tool, X_OK) != 0 {
+                problems.append(
+                    "\(manifest.file): \(manifest.identifier) is unmodified, and needs \(tool), which is not there"
+                )
+                return nil
+            }
             if let keepAlive = manifest.keepAlive,
                 keepAlive < loaded.settings.supervision.keepAlive.minimumTimeout
             {
@@ -42,7 +52,7 @@ extension Daemon {
             registration.keepAliveTimeout = manifest.keepAlive
             registration.waitsForUnlock = manifest.waitsForUnlock
             return Declaration(
-                registration, launch: manifest.launch, identity: manifest.identity,
+                registration, launch: manifest.launch(with: tool), identity: manifest.identity,
                 startsWithSupervisor: manifest.startsWithSupervisor)
         }
         return (declarations, problems)

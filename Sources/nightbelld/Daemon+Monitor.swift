@@ -11,7 +11,9 @@ extension Daemon {
     var monitorProgram: MonitorProgram? {
         let settings = loaded.settings
         guard settings.monitor == .auto else { return nil }
-        let path = settings.monitorProgram.isEmpty ? Self.programBeside : settings.monitorProgram
+        let path =
+            settings.monitorProgram.isEmpty
+            ? Self.program(beside: "nightbell-monitor") : settings.monitorProgram
         guard let path, unsafe access(path, X_OK) == 0 else { return nil }
         var program = MonitorProgram(path: path)
         // It talks to large things, and needs no rights for it.
@@ -23,11 +25,12 @@ extension Daemon {
         return program
     }
 
-    private static var programBeside: String? {
+    /// The path of a program of ours in the directory of this one; nil: that cannot be read.
+    static func program(beside name: String) -> String? {
         guard let own = try? readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/") else {
             return nil
         }
-        return own[...slash] + "nightbell-monitor"
+        return own[...slash] + name
     }
 
     /// The user that owns nothing; its number is the same everywhere.

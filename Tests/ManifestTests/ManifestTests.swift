@@ -149,6 +149,10 @@ struct ManifestTests {
         Mistake("exitsOnSuspend: maybe", "exitsOnSuspend", "true or false"),
         Mistake("waitsForUnlock: maybe", "waitsForUnlock", "true or false"),
         Mistake("startsWithSupervisor: 1", "startsWithSupervisor", "true or false"),
+        Mistake("unmodified: maybe", "unmodified", "true or false"),
+        Mistake("timers: exact", "timers", "needs unmodified: true"),
+        Mistake("idle: 1s", "idle", "needs unmodified: true"),
+        Mistake("pageOut: 30s", "pageOut", "needs unmodified: true"),
     ]
 
     @Test("Every mistake is reported with its line and key", arguments: mistakes)
@@ -160,6 +164,55 @@ struct ManifestTests {
         #expect(problem.line == 4 && problem.key == mistake.key)
         #expect(problem.problem.contains(mistake.words), "\(problem)")
         #expect("\(problem)".hasPrefix("m.yaml:4: \(mistake.key) "))
+    }
+
+    @Test(
+        "A program as it is is launched by the tool, with what differs from its defaults, and without limits of the tool's own"
+    )
+    func unmodified() throws {
+        let file = read(
+            """
+            identifier: a
+            command: [/p, --all]
+            unmodified: true
+            timers: ignore
+            idle: 2min
+            pageOut: 1500ms
+            limits: {openFiles: 64, core: unlimited}
+            """)
+        #expect(file.problems.isEmpty, "\(file.problems)")
+        let manifest = try #require(file.manifests.first)
+        #expect(manifest.unmodified?.timers == .ignore && manifest.unmodified?.idle == .seconds(120))
+        let launch = manifest.launch(with: "/bin/nightbell")
+        let expected =
+            "/bin/nightbell run --unmodified --identifier a --timers ignore --idle 120s --page-out 1500ms "
+            + "--limit openFiles=64 --limit core=unlimited -- /p --all"
+        #expect(launch.arguments == expected.split(separator: " ").map(String.init))
+        #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
+        let plain = try #require(read("identifier: a\ncommand: [/p]\nunmodified: true\n").manifests.first)
+        #expect(plain.launch(with: "/n").arguments.suffix(3) == ["a", "--", "/p"])
+        let other = try #require(read("identifier: a\ncommand: [/p]\nunmodified: no\n").manifests.first)
+        #expect(other.launch(with: "/n") == other.launch)
+    }
+
+    @Test(
+        "What a program as it is cannot do is a mistake",
+        arguments: [
+            Mistake("timers: never", "timers", "expected exact or ignore"),
+            Mistake("timers: [exact]", "timers", "expected exact or ignore"),
+            Mistake("idle: 10ms", "idle", "from 100ms to 1h"),
+            Mistake("idle: soon", "idle", "not 'soon'"),
+            Mistake("pageOut: 2h", "pageOut", "from 100ms to 1h"),
+            Mistake("modes: [audio]", "modes", "[voip] or []"),
+            Mistake("keepAlive: 10m", "keepAlive", "means nothing"),
+            Mistake("wakeLimitPolicy: linger", "wakeLimitPolicy", "means nothing"),
+            Mistake("exitsOnSuspend: false", "exitsOnSuspend", "means nothing"),
+        ])
+    func unmodifiedMistake(_ mistake: Mistake) throws {
+        let file = read("identifier: a\ncommand: [/p]\nunmodified: true\n\(mistake.line)\n")
+        let problem = try #require(file.problems.first)
+        #expect(file.problems.count == 1 && problem.line == 4 && problem.key == mistake.key)
+        #expect(problem.problem.contains(mistake.words), "\(problem)")
     }
 
     @Test("A specification that is too long to be stored is a mistake")

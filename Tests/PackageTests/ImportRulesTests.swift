@@ -76,9 +76,9 @@ struct ImportRulesTests {
             "Logging", "Manifests", "NightbellCore", "NightbellSupervisor", "Synchronization",
         ],
         "nightbell": [
-            "ArgumentParser", "CLinux", "Glibc", "LinuxSystem", "Manifests", "Nightbell", "NightbellCore",
-            "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits", "StatusReports",
-            "Suspension",
+            "ArgumentParser", "CLinux", "Glibc", "Launching", "LinuxSystem", "Manifests", "Nightbell",
+            "NightbellCore", "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits",
+            "StatusReports", "Suspension",
             "SwiftProtobuf",
         ],
     ]

@@ -18,6 +18,11 @@ static inline int clinux_get_limit(pid_t process, uint32_t resource, struct clin
     return (int)syscall(SYS_prlimit64, process, resource, (void *)0, limit);
 }
 
+// prlimit(2). `process` 0 is the caller. 0, or -1 and errno.
+static inline int clinux_set_limit(pid_t process, uint32_t resource, const struct clinux_limit *limit) {
+    return (int)syscall(SYS_prlimit64, process, resource, limit, (void *)0);
+}
+
 // waitid(2) for a child of this process, without blocking: 1 and its status as in wait(2); 0: it has not
 // ended; -1 and errno.
 int clinux_wait(int pidfd, int *status);

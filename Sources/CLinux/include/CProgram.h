@@ -58,6 +58,7 @@ struct clinux_gated_child {
     int report;  // gets the errno of a program that could not be started; closed once it has been
 };
 
-// Forks a child with this signal mask, for a process with a single thread. The program is looked up in PATH. 0, or -1 and
-// errno.
-int clinux_fork_gated(char *const arguments[], const sigset_t *mask, struct clinux_gated_child *child);
+// Forks a child with this signal mask, for a process with a single thread. The program is looked up in PATH, and gets the
+// death signal, if it is not 0, when that thread ends. 0, or -1 and errno.
+int clinux_fork_gated(
+    char *const arguments[], const sigset_t *mask, int death_signal, struct clinux_gated_child *child);

@@ -128,7 +128,8 @@ extension Supervision {
 
     // MARK: The new process
 
-    /// A launched process identifies itself. It starts in the background, where it is told why it was launched.
+    /// A launched process identifies itself. It starts in the background, where it is told why it was launched; an unmodified
+    /// program starts as if its user had started it, and runs until it is found idle.
     mutating func rejoin(
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer
@@ -138,7 +139,9 @@ extension Supervision {
             clients[client.id].owner == owners.place(of: registration.identifier),
             clients[client.id].user == registration.user
         else { return actions.append(.refuseRegistration(.identifierInUse, key)) }
-        takeOver(client, registration, key, at: now, into: &actions) { $0.rejoin() }
+        takeOver(client, registration, key, at: now, into: &actions) {
+            registration.isUnmodified ? $0.register() : $0.rejoin()
+        }
     }
 
     /// A process takes over the state kept from the previous one. It was launched by the supervisor, or started by its user.

@@ -1,6 +1,7 @@
 /// Ends sleepers when memory is short.
 extension Supervision {
-    /// Terminates suspended clients that can be launched again, the largest first.
+    /// Terminates suspended clients that can be launched again, the largest first. Unmodified programs are left alone: they
+    /// could not save what they know.
     mutating func endLargestSleepers(
         _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -9,6 +10,7 @@ extension Supervision {
         if notesChanges { changes.hasPressure = true }
         let candidates = sizes.filter { size in
             guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
+                !clients[size.client.id].isUnmodified || mutated(.endsUnmodified),
                 case .suspended = clients[size.client.id].lifecycle.stage
             else { return false }
             return true

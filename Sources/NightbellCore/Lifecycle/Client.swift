@@ -9,7 +9,8 @@ struct Client: Sendable, Equatable {
     var exitsOnSuspend: Bool
     var wantsNetworkChanges: Bool
     var waitsForUnlock: Bool
-    let isUnmodified: Bool
+    /// As its latest process was registered.
+    var wasRegisteredUnmodified: Bool
     var registeredAt: Instant
 
     // Ordered for the least padding.
@@ -84,6 +85,9 @@ struct Client: Sendable, Equatable {
         var stateBytes: Int32 = 0
     }
 
+    /// Its process knows nothing of the supervisor, and another one speaks for it. The next process may be of another kind.
+    var isUnmodified: Bool { wasRegisteredUnmodified && launches.isRejoined }
+
     var counters: Counters { packedCounters.counters }
 
     /// The form in which the counters are persisted.
@@ -104,7 +108,7 @@ struct Client: Sendable, Equatable {
         exitsOnSuspend = registration.exitsOnSuspend
         wantsNetworkChanges = registration.wantsNetworkChanges
         waitsForUnlock = registration.waitsForUnlock
-        isUnmodified = registration.isUnmodified
+        wasRegisteredUnmodified = registration.isUnmodified
         registeredAt = now
         enteredStateAt = elapsed
         backgroundSince = elapsed
@@ -119,6 +123,7 @@ struct Client: Sendable, Equatable {
         exitsOnSuspend = registration.exitsOnSuspend
         wantsNetworkChanges = registration.wantsNetworkChanges
         waitsForUnlock = registration.waitsForUnlock
+        wasRegisteredUnmodified = registration.isUnmodified
         hibernates = false
         launches.isRejoined = true
         launches.neverSpoke = false

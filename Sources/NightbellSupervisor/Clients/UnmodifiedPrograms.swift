@@ -20,7 +20,7 @@ extension Supervisor {
             return "pid \(program.processID) cannot be a program of this connection"
         }
         guard connection.launched == nil else {
-            return "a client that the supervisor has launched cannot be an unmodified program yet"
+            return "whatever speaks for a program needs a connection that it has made itself"
         }
         // A set-user-ID program has the real uid of its user, and is none of its user's to stop.
         guard user == 0 || ProcFS.ownsAll(pid, user) else { return "pid \(pid) is not of uid \(user)" }

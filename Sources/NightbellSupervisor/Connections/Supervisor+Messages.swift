@@ -212,14 +212,11 @@ extension Supervisor {
         case .failure(let error):
             protocolViolation(connection, error.wire, request: request)
         case .success(var registration):
-            let launched =
-                hello.hasProgram ? nil : launchedClient(registration.identifier, connection)
+            let launched = launchedClient(registration.identifier, connection)
             // If we launched it, we know how.
-            let recipe =
-                launched == nil && !hello.hasProgram
-                ? recipe(hello, registration.identifier, connection) : nil
+            let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
             let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
-            registration.isLaunchable = !hello.hasProgram && (recipe != nil || isKnown)
+            registration.isLaunchable = recipe != nil || isKnown
             var context = RequestContext()
             do {
                 context.newcomer = Newcomer(
@@ -306,6 +303,8 @@ extension Supervisor {
         if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
         {
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
+            // Whatever speaks for a program as it is does not know the modes of its declaration.
+            if hello.hasProgram { registration.modes = declared.modes }
             registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
             registration.waitsForUnlock = declared.waitsForUnlock
         }

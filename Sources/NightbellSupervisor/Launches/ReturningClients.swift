@@ -130,8 +130,11 @@ extension Supervisor {
         // A client that was quit, and was told so, has to end, even if it reconnects before it has.
         guard let client = supervision.client(named: identifier),
             supervision.state(of: client) != .terminating || wasQuit(identifier),
-            let pid = connection(of: client)?.client?.process.pid, let startTime = ProcFS.startTime(pid)
+            let connection = connection(of: client), let record = connection.client
         else { return nil }
+        // Of a program as it is, the process comes back that speaks for it.
+        let pid = record.programStart == nil ? record.process.pid : connection.credentials.pid
+        guard let startTime = ProcFS.startTime(pid) else { return nil }
         return RuntimeState.Process(pid: pid, startTime: startTime)
     }
 

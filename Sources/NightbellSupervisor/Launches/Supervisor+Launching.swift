@@ -21,7 +21,9 @@ extension Supervisor {
         {
             return LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
         }
-        guard hello.hasLaunch, geteuid() == 0 || credentials.uid == geteuid() else { return nil }
+        guard hello.hasLaunch, !hello.hasProgram, geteuid() == 0 || credentials.uid == geteuid() else {
+            return nil
+        }
         let problem = LaunchSpecification(hello.launch).problem ?? Confinement.reason(credentials.pid)
         if let problem {
             log(
@@ -329,7 +331,8 @@ extension Supervisor {
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
-        let isWrapped = launch(of: connection).map { !$0.isItself } ?? false
+        // The process that was launched speaks for the client, or has started it.
+        let isWrapped = newcomer.programStart != nil || launch(of: connection).map { !$0.isItself } ?? false
         noteOutcome(client, isOver: true)
         let attempt = takeAttempt(client)
         attempt?.end()
@@ -342,7 +345,9 @@ extension Supervisor {
         }
         let sockets = attempt?.sockets ?? supervision.survivors(of: client).filter { parked.contains($0) }
         let hasInherited = attempt != nil && !isWrapped
-        let given = hasInherited ? sockets[...] : takesBack ? sockets.prefix(Self.socketsGivenBack) : []
+        // A program that knows nothing of them has no use for the sockets of an earlier process.
+        let isTaking = takesBack && newcomer.programStart == nil
+        let given = hasInherited ? sockets[...] : isTaking ? sockets.prefix(Self.socketsGivenBack) : []
         let previous = PreviousProcess(
             wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
         guard admit(client, newcomer, connection, key, previous) else { return }

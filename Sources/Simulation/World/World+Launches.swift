@@ -99,7 +99,8 @@ extension World {
         pressedUntil = now + settings.memoryPressure.pause
         let asleep = sizes.compactMap { size -> (client: SimulatedClient, bytes: Int)? in
             guard let client = client(size.client), client.asleepSince != nil, !client.isKilled,
-                client.registration.isLaunchable, core.state(of: client.id) == .suspended
+                client.registration.isLaunchable, !client.isUnmodified,
+                core.state(of: client.id) == .suspended
             else { return nil }
             return (client, size.bytes)
         }
@@ -210,7 +211,7 @@ extension World {
             client.stay = .inactive
         } else {
             coverage.rejoined += 1
-            client.stay = .background
+            client.stay = registration.isUnmodified ? .inactive : .background
         }
         client.clock = nil
         client.runsSince = now

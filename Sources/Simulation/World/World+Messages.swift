@@ -95,8 +95,9 @@ extension World {
         if number % 5 == 3 { registration.modes.remove(.externalAccessory) }
         if number == 14 { registration.modes = [.audio, .bluetoothPeripheral] }
         if number == 13 {
-            registration.modes = []
-            registration.isLaunchable = false
+            // Declared by a manifest, or not.
+            registration.isLaunchable = random.once(in: 2)
+            registration.modes = registration.isLaunchable ? .voip : []
             registration.wantsNetworkChanges = false
             registration.isUnmodified = true
         }

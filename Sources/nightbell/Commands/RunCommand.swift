@@ -1,6 +1,8 @@
 import ArgumentParser
 import Glibc
+import Launching
 import LinuxSystem
+import Manifests
 import Nightbell
 import NightbellWire
 import Presentation
@@ -54,7 +56,7 @@ struct RunCommand: ParsableCommand {
     var unmodified = false
 
     @Option(help: "With --unmodified: whether its timers wake it: exact, or ignore.")
-    var timers: Timers?
+    var timers: TimerPolicy?
 
     @Option(
         help: ArgumentHelp(
@@ -68,23 +70,33 @@ struct RunCommand: ParsableCommand {
             valueName: "time"))
     var pageOut: IdleTime?
 
-    enum Timers: String, ExpressibleByArgument, CaseIterable {
-        case exact
-        case ignore
-    }
+    @Option(
+        help: ArgumentHelp(
+            "With --unmodified: a limit of the program's, as in a manifest.", valueName: "name=value",
+            visibility: .hidden))
+    var limit: [Limit] = []
 
     /// From 100 ms to an hour.
     struct IdleTime: ExpressibleByArgument {
         let duration: Duration
 
         init?(argument: String) {
-            let digits = argument.prefix { $0.isASCII && $0.isNumber }
-            let units = ["ms": 1, "s": 1_000, "min": 60_000]
-            guard let number = Int(digits), let unit = units[String(argument.dropFirst(digits.count))],
-                (100...3_600_000).contains(number.multipliedReportingOverflow(by: unit).partialValue),
-                !number.multipliedReportingOverflow(by: unit).overflow
+            guard let duration = UnmodifiedOptions.time(argument) else { return nil }
+            self.duration = duration
+        }
+    }
+
+    /// `NAME=NUMBER`, or `NAME=unlimited`.
+    struct Limit: ExpressibleByArgument {
+        let value: ResourceLimit
+
+        init?(argument: String) {
+            let parts = argument.split(separator: "=", maxSplits: 1)
+            guard parts.count == 2,
+                let resource = ResourceLimit.Resource.allCases.first(where: { "\($0)" == parts[0] }),
+                let number = parts[1] == "unlimited" ? ResourceLimit.unlimited : UInt64(parts[1])
             else { return nil }
-            duration = .milliseconds(number * unit)
+            value = ResourceLimit(resource, soft: number, hard: number)
         }
     }
 
@@ -102,7 +114,7 @@ struct RunCommand: ParsableCommand {
                 "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
-        guard unmodified || timers == nil && idle == nil && pageOut == nil else {
+        guard unmodified || timers == nil && idle == nil && pageOut == nil && limit.isEmpty else {
             throw ValidationError("--timers, --idle and --page-out go with --unmodified")
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
@@ -138,11 +150,17 @@ struct RunCommand: ParsableCommand {
 
     /// - Returns: the exit code of the program.
     private func runUnmodified(_ path: String) throws -> Int32 {
+        let isLaunched = Self.refuseConnection()
         // Those of another client would be taken for the program's own if it knows Nightbell after all.
-        for name in ["NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH"] { unsafe unsetenv(name) }
-        let options = UnmodifiedRun.Options(
-            identifier: chosenIdentifier, socketPath: path, idle: idle?.duration ?? .seconds(1),
-            wakesForTimers: timers != .ignore, pageOut: pageOut?.duration)
+        for name in [
+            "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
+        ] { unsafe unsetenv(name) }
+        var options = UnmodifiedRun.Options(identifier: chosenIdentifier, socketPath: path)
+        if let idle { options.idle = idle.duration }
+        options.timers = timers ?? .exact
+        options.pageOut = pageOut?.duration
+        options.limits = limit.map(\.value)
+        options.endsWithUs = isLaunched
         do {
             let arguments = unsafe CommandLine.unsafeArgv + (Int(CommandLine.argc) - command.count)
             return try unsafe UnmodifiedRun(options, arguments).run(command[0])
@@ -153,6 +171,17 @@ struct RunCommand: ParsableCommand {
             complain("\(command[0]) cannot be run: \(error)")
             throw ExitCode(1)
         }
+    }
+
+    /// The supervisor makes a connection for each process that it launches, which the program must not inherit. Whatever speaks
+    /// for a program makes its own.
+    ///
+    /// - Returns: whether the supervisor has launched this process.
+    private static func refuseConnection() -> Bool {
+        guard let process = Environment.value("NIGHTBELL_CONNECTION_PID"), pid_t(process) == getpid(),
+            let descriptor = Environment.value("NIGHTBELL_CONNECTION_FD").flatMap({ CInt($0) })
+        else { return false }
+        return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0
     }
 
     /// The launch specification for the supervisor.

@@ -11,12 +11,15 @@ final class GatedChild {
     /// - Parameters:
     ///   - arguments: of the program, which is looked up in `PATH`; ends with nil.
     ///   - mask: the signals that the program blocks at its start.
+    ///   - endsWithUs: whether it is killed when this process ends, unless it runs as another user.
     @unsafe init(
-        _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, mask: sigset_t
+        _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>, mask: sigset_t, endsWithUs: Bool
     ) throws(SystemError) {
         var child = clinux_gated_child()
         var mask = mask
-        _ = try systemCall("fork") { unsafe clinux_fork_gated(arguments, &mask, &child) }
+        _ = try systemCall("fork") {
+            unsafe clinux_fork_gated(arguments, &mask, endsWithUs ? SIGKILL : 0, &child)
+        }
         pid = child.pid
         gate = child.gate
         report = child.report

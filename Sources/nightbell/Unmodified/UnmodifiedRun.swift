@@ -1,6 +1,8 @@
 import CLinux
 import Glibc
+import Launching
 import LinuxSystem
+import Manifests
 import Nightbell
 import Presentation
 import ProcessWaits
@@ -13,11 +15,16 @@ final class UnmodifiedRun {
         var identifier: String
         var socketPath: String
         /// How long it must have been idle to be put to sleep.
-        var idle: Duration
+        var idle = Duration.seconds(1)
         /// Whether it is woken for the ends of its threads' waits.
-        var wakesForTimers: Bool
+        var timers = TimerPolicy.exact
         /// How long it must have slept for its memory to be written to swap; nil: it stays.
         var pageOut: Duration?
+        var limits: [ResourceLimit] = []
+        /// Whether the program is killed when this process ends: the supervisor, which has launched it, would launch another one.
+        var endsWithUs = false
+
+        var wakesForTimers: Bool { timers != .ignore }
     }
 
     private enum State {
@@ -60,8 +67,9 @@ final class UnmodifiedRun {
         unsafe pthread_sigmask(SIG_BLOCK, nil, &mask)
         // Blocked before there is a child that they could be about.
         signals = try SignalDescriptor(Self.signals)
-        child = try unsafe GatedChild(arguments, mask: mask)
+        child = try unsafe GatedChild(arguments, mask: mask, endsWithUs: options.endsWithUs)
         do {
+            for limit in options.limits { try limit.set(of: child.pid) }
             wakeSet = try WakeSet()
             pollSet = try PollSet()
             guard let startTime = ProcFS.startTime(child.pid) else {

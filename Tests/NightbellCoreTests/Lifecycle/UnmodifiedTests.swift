@@ -71,6 +71,43 @@ struct UnmodifiedTests {
         #expect(bench.pass(.seconds(600)).isEmpty)
     }
 
+    @Test(
+        "One that can be launched comes back after a crash as if its user had started it, and not after an end of its own"
+    )
+    func launch() throws {
+        var bench = Bench()
+        let client = try bench.register("program", isLaunchable: true, isUnmodified: true)
+        let identifier = try #require(ClientIdentifier("program"))
+        var registration = Registration(identifier: identifier, user: 1_000, modes: [.voip, .audio])
+        registration.isLaunchable = true
+        registration.isUnmodified = true
+        for round in 1...10 as ClosedRange<UInt64> {
+            bench.say(.enterBackground, from: client)
+            bench.turn(.frozen(client, epoch: round))
+            #expect(bench.core.state(of: client) == .suspended)
+            bench.turn(.ended(client, .failed))
+            #expect(bench.core.registration(of: client)?.isUnmodified == false)
+            #expect(bench.pass(.milliseconds(250)).contains(.launch(client)), "round \(round)")
+            #expect(
+                bench.turn(.rejoined(client, registration, Bench.key)).wakes.map(\.reasons) == [.relaunched])
+            #expect(bench.core.state(of: client) == .inactive)
+            #expect(bench.core.registration(of: client)?.isUnmodified == true)
+            #expect(bench.pass(.seconds(600)).isEmpty)
+        }
+        bench.turn(.ended(client, .succeeded))
+        #expect(bench.core.state(of: client) == .notRunning)
+    }
+
+    @Test("It is not ended when memory is short: it could not save what it knows")
+    func memoryPressure() throws {
+        var bench = Bench()
+        let client = try bench.register(isLaunchable: true, isUnmodified: true)
+        bench.say(.enterBackground, from: client)
+        bench.turn(.frozen(client, epoch: 1))
+        #expect(bench.turn(.memoryPressure([ClientSize(client, bytes: 1 << 30)])).kills.isEmpty)
+        #expect(bench.core.state(of: client) == .suspended)
+    }
+
     @Test("A wake that is decided while it is put to sleep comes first")
     func crossing() throws {
         var bench = Bench()

@@ -1,0 +1,45 @@
+import NightbellCore
+import Yams
+
+/// Programs that know nothing of Nightbell.
+extension ManifestReader {
+    /// Nil: the program knows Nightbell.
+    mutating func readUnmodified(_ values: [String: Node], _ modes: Modes) -> UnmodifiedOptions? {
+        let isUnmodified = values["unmodified"].flatMap { truth($0, "unmodified") } ?? false
+        guard isUnmodified else {
+            for key in ["timers", "idle", "pageOut"] {
+                if let node = values[key] { complain(node, key, "needs unmodified: true") }
+            }
+            return nil
+        }
+        for key in ["keepAlive", "wakeLimitPolicy", "exitsOnSuspend"] {
+            if let node = values[key] {
+                complain(node, key, "means nothing to a program that is unmodified: it is told nothing")
+            }
+        }
+        if let node = values["modes"], !modes.isSubset(of: .voip) {
+            complain(node, "modes", "expected [voip] or [] for a program that is unmodified")
+        }
+        var options = UnmodifiedOptions()
+        if let node = values["timers"] { options.timers = readTimers(node) ?? options.timers }
+        if let node = values["idle"] { options.idle = readTime(node, "idle") ?? options.idle }
+        options.pageOut = values["pageOut"].flatMap { readTime($0, "pageOut") }
+        return options
+    }
+
+    private mutating func readTimers(_ node: Node) -> TimerPolicy? {
+        let expected = "exact or ignore"
+        guard let text = text(node, "timers", expected) else { return nil }
+        if let policy = TimerPolicy(text) { return policy }
+        complain(node, "timers", "expected \(expected), not '\(text)'")
+        return nil
+    }
+
+    private mutating func readTime(_ node: Node, _ key: String) -> Duration? {
+        let expected = "a duration from 100ms to 1h, such as 30s"
+        guard let text = text(node, key, expected) else { return nil }
+        if let time = UnmodifiedOptions.time(text) { return time }
+        complain(node, key, "expected \(expected), not '\(text)'")
+        return nil
+    }
+}

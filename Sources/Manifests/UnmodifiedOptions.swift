@@ -1,0 +1,53 @@
+/// How a program sleeps that knows nothing of Nightbell: the options of `nightbell run --unmodified`.
+package struct UnmodifiedOptions: Sendable, Hashable {
+    package var timers = TimerPolicy.exact
+    /// How long it must have been idle to be put to sleep.
+    package var idle = Duration.seconds(1)
+    /// How long it must have slept for its memory to be written to swap; nil: it stays.
+    package var pageOut: Duration?
+
+    package init() {}
+
+    /// The range of `idle` and `pageOut`.
+    package static let times: ClosedRange<Duration> = .milliseconds(100) ... .seconds(3_600)
+
+    /// The format of `idle` and `pageOut`: a duration, also of minutes as in `2min`. Nil if the text is none, or out of range.
+    package static func time(_ text: String) -> Duration? {
+        let text = text.hasSuffix("min") ? String(text.dropLast(2)) : text
+        return DurationText.parse(text).flatMap { times.contains($0) ? $0 : nil }
+    }
+
+    /// The options that differ from the defaults, for a command line.
+    var arguments: [String] {
+        let defaults = Self()
+        var arguments: [String] = []
+        if timers != defaults.timers { arguments += ["--timers", timers.description] }
+        if idle != defaults.idle { arguments += ["--idle", DurationText.format(idle)] }
+        if let pageOut { arguments += ["--page-out", DurationText.format(pageOut)] }
+        return arguments
+    }
+}
+
+/// Whether the ends of a sleeping program's waits wake it.
+package enum TimerPolicy: Sendable, Hashable, CustomStringConvertible {
+    /// Each of them, in time.
+    case exact
+    /// None of them.
+    case ignore
+
+    /// Parses `exact` or `ignore`. Nil if the text is none of these.
+    package init?(_ text: String) {
+        switch text {
+        case "exact": self = .exact
+        case "ignore": self = .ignore
+        default: return nil
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .exact: "exact"
+        case .ignore: "ignore"
+        }
+    }
+}
