@@ -28,7 +28,7 @@ extension ManifestReader {
     }
 
     private mutating func readTimers(_ node: Node) -> TimerPolicy? {
-        let expected = "exact or ignore"
+        let expected = "exact, ignore, or coalesce= and at most a day, such as coalesce=60s"
         guard let text = text(node, "timers", expected) else { return nil }
         if let policy = TimerPolicy(text) { return policy }
         complain(node, "timers", "expected \(expected), not '\(text)'")

@@ -32,15 +32,23 @@ package struct UnmodifiedOptions: Sendable, Hashable {
 package enum TimerPolicy: Sendable, Hashable, CustomStringConvertible {
     /// Each of them, in time.
     case exact
+    /// Each of them, together with others, and at most so much too late.
+    case coalesce(Duration)
     /// None of them.
     case ignore
 
-    /// Parses `exact` or `ignore`. Nil if the text is none of these.
+    /// Parses `exact`, `ignore`, or `coalesce=` and a duration from 1 ms to a day. Nil if the text is none of these.
     package init?(_ text: String) {
         switch text {
         case "exact": self = .exact
         case "ignore": self = .ignore
-        default: return nil
+        default:
+            let prefix = "coalesce="
+            guard text.hasPrefix(prefix),
+                let most = DurationText.parse(String(text.dropFirst(prefix.count))),
+                (.milliseconds(1) ... .seconds(86_400)).contains(most)
+            else { return nil }
+            self = .coalesce(most)
         }
     }
 
@@ -48,6 +56,7 @@ package enum TimerPolicy: Sendable, Hashable, CustomStringConvertible {
         switch self {
         case .exact: "exact"
         case .ignore: "ignore"
+        case .coalesce(let most): "coalesce=\(DurationText.format(most))"
         }
     }
 }

@@ -229,6 +229,24 @@ struct UnmodifiedTests {
         #expect(all.allSatisfy { $0 <= 1_000 }, "\(all)")
     }
 
+    @Test("Timers that may be late are late by at most that, and together")
+    func coalescedTimers() throws {
+        let program = try run(Script.timers, ["--timers", "coalesce=6s"])
+        func lateness() -> [Int] {
+            program.output.split(separator: "\n").compactMap {
+                $0.split(separator: " ").last.flatMap { Int($0) }
+            }
+        }
+        #expect(eventually(within: 60_000) { lateness().count >= 8 }, "\(program.output) \(program.errors)")
+        let all = lateness()
+        print("timers late by \(all) ms")
+        let counters = try #require(try shown()["counters"] as? [String: Any])
+        let suspensions = counters["suspensions"] as? Int ?? 0
+        #expect(suspensions >= 2 && suspensions <= all.count, "\(counters)")
+        // A busy machine delays single ones, asleep or not.
+        #expect(all.allSatisfy { $0 >= 0 && $0 <= 7_000 } && all.contains { $0 > 300 }, "\(all)")
+    }
+
     @Test("A program that only looks around stays awake, and sleeps if its timers are ignored")
     func ticks() throws {
         let (program, connection) = try echo(Script.ticks, ["--idle", "500ms", "--timers", "ignore"])

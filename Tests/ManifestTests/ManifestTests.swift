@@ -189,6 +189,10 @@ struct ManifestTests {
             + "--limit openFiles=64 --limit core=unlimited -- /p --all"
         #expect(launch.arguments == expected.split(separator: " ").map(String.init))
         #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
+        let late = try #require(
+            read("identifier: a\ncommand: [/p]\nunmodified: true\ntimers: coalesce=1m\n").manifests.first)
+        #expect(late.unmodified?.timers == .coalesce(.seconds(60)))
+        #expect(late.launch(with: "/n").arguments.contains("coalesce=60s"))
         let plain = try #require(read("identifier: a\ncommand: [/p]\nunmodified: true\n").manifests.first)
         #expect(plain.launch(with: "/n").arguments.suffix(3) == ["a", "--", "/p"])
         let other = try #require(read("identifier: a\ncommand: [/p]\nunmodified: no\n").manifests.first)
@@ -196,10 +200,12 @@ struct ManifestTests {
     }
 
     @Test(
-        "What a program as it is cannot do is a mistake",
+        "A key that means nothing to a program as it is is a mistake",
         arguments: [
-            Mistake("timers: never", "timers", "expected exact or ignore"),
-            Mistake("timers: [exact]", "timers", "expected exact or ignore"),
+            Mistake("timers: never", "timers", "expected exact, ignore, or coalesce="),
+            Mistake("timers: coalesce", "timers", "not 'coalesce'"),
+            Mistake("timers: coalesce=2d", "timers", "at most a day"),
+            Mistake("timers: [exact]", "timers", "expected exact, ignore, or coalesce="),
             Mistake("idle: 10ms", "idle", "from 100ms to 1h"),
             Mistake("idle: soon", "idle", "not 'soon'"),
             Mistake("pageOut: 2h", "pageOut", "from 100ms to 1h"),

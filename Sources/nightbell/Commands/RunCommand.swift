@@ -55,7 +55,12 @@ struct RunCommand: ParsableCommand {
     @Flag(help: "Suspend the program as it is, without its knowledge.")
     var unmodified = false
 
-    @Option(help: "With --unmodified: whether its timers wake it: exact, or ignore.")
+    @Option(
+        help: ArgumentHelp(
+            """
+            With --unmodified: whether its timers wake it: exact; coalesce=60s, together and at most so much too \
+            late; or ignore.
+            """, valueName: "policy"))
     var timers: TimerPolicy?
 
     @Option(

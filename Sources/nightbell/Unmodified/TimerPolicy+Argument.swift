@@ -1,8 +1,8 @@
 import ArgumentParser
 import Manifests
 
-extension TimerPolicy: @retroactive ExpressibleByArgument {
-    public init?(argument: String) { self.init(argument) }
+extension TimerPolicy: ExpressibleByArgument {
+    package init?(argument: String) { self.init(argument) }
 
-    public static var allValueStrings: [String] { ["exact", "ignore"] }
+    package static var allValueStrings: [String] { ["exact", "coalesce=TIME", "ignore"] }
 }

@@ -269,7 +269,7 @@ final class UnmodifiedRun {
             waits.take(&resolved.processes, at: look.at)
             if let obstacle = resolved.obstacle { return stayAwake(obstacle) }
             guard let last else { return state = .awake(nextLook: now + idle, last: look) }
-            if let change = look.change(since: last, ignoresTicks: !options.wakesForTimers) {
+            if let change = look.change(since: last, ignoresTicks: options.timers != .exact) {
                 return stayAwake(after: change)
             }
             try sleep(look, resolved)
@@ -365,6 +365,7 @@ final class UnmodifiedRun {
         }
         let now = RunningClock.now()
         for (clock, (time, thread)) in earliest {
+            let time = wakeTime(for: time, clock, at: now)
             let left = time.subtractingClamped(Self.now(clock))
             guard left >= options.idle.nanoseconds else {
                 stayAwake("thread \(thread) wakes up within \(Human.duration(options.idle))")
@@ -374,6 +375,18 @@ final class UnmodifiedRun {
             try wakeSet.addTimer(at: time - Self.lead, clock: clock)
         }
         return false
+    }
+
+    /// When the program is thawed for the end of a wait, of the same clock.
+    private func wakeTime(for end: Int64, _ clock: CInt, at now: Int64) -> Int64 {
+        guard case .coalesce(let most) = options.timers else { return end }
+        // All programs have that clock in common.
+        let ahead = Self.now(clock).subtractingClamped(now)
+        let earliest = end.subtractingClamped(ahead)
+        let latest = earliest.addingClamped(most.nanoseconds)
+        // Not before a sleep is worth while, if that is possible.
+        let start = min(latest, max(earliest, now + options.idle.nanoseconds))
+        return CommonInstant.within(start...latest).addingClamped(ahead)
     }
 
     private static func now(_ clock: CInt) -> Int64 {
@@ -436,5 +449,10 @@ extension Int64 {
     fileprivate func subtractingClamped(_ other: Int64) -> Int64 {
         let (difference, overflows) = subtractingReportingOverflow(other)
         return overflows ? .max : difference
+    }
+
+    fileprivate func addingClamped(_ other: Int64) -> Int64 {
+        let (sum, overflows) = addingReportingOverflow(other)
+        return overflows ? .max : sum
     }
 }
