@@ -23,8 +23,9 @@ struct NightbellCommand: ParsableCommand {
         version: nightbellVersion,
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
-            SuspendCommand.self, QuitCommand.self, LaunchCommand.self, ForgetCommand.self, RunCommand.self,
-            SimulateCommand.self, RelieveCommand.self, ReloadCommand.self, UpgradeCommand.self,
+            SuspendCommand.self, QuitCommand.self, LaunchCommand.self, KillCommand.self, ForgetCommand.self,
+            RunCommand.self, AdoptCommand.self, SimulateCommand.self, RelieveCommand.self, ReloadCommand.self,
+            UpgradeCommand.self,
             ValidateCommand.self,
             DoctorCommand.self,
             ExplainCommand.self,

@@ -160,7 +160,7 @@ struct RunCommand: ParsableCommand {
         for name in [
             "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
         ] { unsafe unsetenv(name) }
-        var options = UnmodifiedRun.Options(identifier: chosenIdentifier, socketPath: path)
+        var options = UnmodifiedProgram.Options(identifier: chosenIdentifier, socketPath: path)
         if let idle { options.idle = idle.duration }
         options.timers = timers ?? .exact
         options.pageOut = pageOut?.duration
@@ -168,7 +168,7 @@ struct RunCommand: ParsableCommand {
         options.endsWithUs = isLaunched
         do {
             let arguments = unsafe CommandLine.unsafeArgv + (Int(CommandLine.argc) - command.count)
-            return try unsafe UnmodifiedRun(options, arguments).run(command[0])
+            return try unsafe UnmodifiedProgram.start(options, arguments).run(command[0])
         } catch let error as NightbellError {
             complain(error.description)
             throw ExitCode(error.exitCode)
@@ -186,7 +186,12 @@ struct RunCommand: ParsableCommand {
         guard let process = Environment.value("NIGHTBELL_CONNECTION_PID"), pid_t(process) == getpid(),
             let descriptor = Environment.value("NIGHTBELL_CONNECTION_FD").flatMap({ CInt($0) })
         else { return false }
-        return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0
+        guard fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0 else { return false }
+        // Nor its protection from the OOM killer, which the supervisor takes back from its own children only.
+        if let score = try? SmallFile.readText("/proc/self/oom_score_adj"), score.hasPrefix("-") {
+            try? SmallFile.write("0", to: "/proc/self/oom_score_adj")
+        }
+        return true
     }
 
     /// The launch specification for the supervisor.
@@ -269,17 +274,18 @@ struct RunCommand: ParsableCommand {
     private func absolute(_ path: String, in directory: String) -> String {
         path.hasPrefix("/") ? path : "\(directory)/\(path)"
     }
+}
 
-    private func isIdentifier(_ text: String) -> Bool {
-        (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                    UInt8(ascii: "-"):
-                    true
-                default: false
-                }
+/// Whether a client can go by it.
+func isIdentifier(_ text: String) -> Bool {
+    (1...128).contains(text.utf8.count)
+        && text.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "-"):
+                true
+            default: false
             }
-    }
+        }
 }

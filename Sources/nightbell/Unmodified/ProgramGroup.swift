@@ -56,6 +56,44 @@ struct ProgramGroup {
         return found
     }
 
+    /// Takes processes in that do not belong to it yet, and those that they start meanwhile.
+    ///
+    /// - Parameter members: all that are to belong to it now.
+    func include(_ members: () -> [pid_t]) throws(Failure) {
+        guard let cgroup else {
+            let count = members().count(where: Self.mayRun)
+            guard count <= 1 else {
+                throw Failure(
+                    reason: "it has \(count) processes, and only single ones can be stopped by signals")
+            }
+            return
+        }
+        for _ in 0..<Self.mostPasses {
+            let known = Set(try processes())
+            let missing = members().filter { !known.contains($0) && Self.mayRun($0) }
+            if missing.isEmpty { return }
+            for member in missing { try move(member, to: cgroup) }
+        }
+        throw Failure(reason: "it starts processes faster than they can be taken in")
+    }
+
+    private static let mostPasses = 64
+
+    /// Whether it has not ended. One that its parent has not waited for yet stays where it is.
+    private static func mayRun(_ pid: pid_t) -> Bool {
+        ProcFS.state(pid).map { $0 != "Z" && $0 != "X" } ?? false
+    }
+
+    private func move(_ member: pid_t, to cgroup: String) throws(Failure) {
+        do throws(SystemError) {
+            try SmallFile.write("\(member)", to: cgroup + "/cgroup.procs")
+        } catch {
+            // It has ended.
+            guard error.code != ESRCH else { return }
+            throw Failure(reason: "its process \(member) cannot be put to sleep with it: \(error)")
+        }
+    }
+
     /// Lets it run, without a supervisor.
     func thaw() {
         if let cgroup {

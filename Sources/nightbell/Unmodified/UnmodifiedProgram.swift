@@ -8,9 +8,17 @@ import Presentation
 import ProcessWaits
 import Suspension
 
-/// Runs a program as it is and speaks for it: looks at it from outside, hands what it waits for to the supervisor when it is
-/// idle, passes signals on, and ends as it does.
-final class UnmodifiedRun {
+/// Speaks for a program as it is: looks at it from outside, hands what it waits for to the supervisor when it is idle, and wakes
+/// it for signals.
+final class UnmodifiedProgram {
+    /// How it has come to be spoken for.
+    enum Origin {
+        /// It was started for that: signals are passed on to it, and this process ends as it does.
+        case child(GatedChild)
+        /// It runs already, and runs on when this process ends.
+        case adopted(Adoption)
+    }
+
     struct Options {
         var identifier: String
         var socketPath: String
@@ -37,7 +45,8 @@ final class UnmodifiedRun {
     }
 
     private let options: Options
-    private let child: GatedChild
+    private let origin: Origin
+    private let pid: pid_t
     private let signals: SignalDescriptor
     private let wakeSet: WakeSet
     private let inbox = Inbox()
@@ -57,38 +66,65 @@ final class UnmodifiedRun {
     /// Writes its memory to swap, if that is wanted and can be done.
     private var pageOut: PageOut?
 
+    /// Starts a program, which waits for `run`.
+    ///
     /// - Parameter arguments: the program and its arguments.
     /// - Throws: `NightbellError`, or `SystemError`.
-    @unsafe init(
+    @unsafe static func start(
         _ options: Options, _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
-    ) throws {
-        self.options = options
+    ) throws -> UnmodifiedProgram {
         var mask = sigset_t()
         unsafe pthread_sigmask(SIG_BLOCK, nil, &mask)
         // Blocked before there is a child that they could be about.
-        signals = try SignalDescriptor(Self.signals)
-        child = try unsafe GatedChild(arguments, mask: mask, endsWithUs: options.endsWithUs)
+        let signals = try SignalDescriptor(Self.signals)
+        let child = try unsafe GatedChild(arguments, mask: mask, endsWithUs: options.endsWithUs)
         do {
             for limit in options.limits { try limit.set(of: child.pid) }
-            wakeSet = try WakeSet()
-            pollSet = try PollSet()
-            guard let startTime = ProcFS.startTime(child.pid) else {
-                throw SystemError(code: ESRCH, call: "read /proc/\(child.pid)/stat")
-            }
-            var configuration = Client.Configuration(
-                identifier: options.identifier, modes: [], socketPath: options.socketPath)
-            configuration.driver = .manual
-            configuration.program = .init(processID: child.pid, startTime: startTime)
-            client = try Client(configuration, handlers: inbox.handlers)
-            _ = try client.handOver(wakeSet.rawValue, as: .device, name: "all that it waits for")
-            try client.enterForeground()
-            try pollSet.add(client.fileDescriptor)
-            try pollSet.add(signals.rawValue)
+            return try UnmodifiedProgram(options, .child(child), child.pid, signals)
         } catch {
             child.abandon()
             throw error
         }
-        group = ProgramGroup(child.pid)
+    }
+
+    /// Speaks for a program that runs.
+    ///
+    /// - Throws: `NightbellError`, `SystemError`, or `ProgramGroup.Failure` if some of it would run while the rest sleeps.
+    static func adopt(_ options: Options, _ adoption: Adoption) throws -> UnmodifiedProgram {
+        let signals = try SignalDescriptor([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
+        let program = try UnmodifiedProgram(options, .adopted(adoption), adoption.pid, signals)
+        do {
+            try program.group.include(adoption.members)
+            return program
+        } catch {
+            program.client.close()
+            throw error
+        }
+    }
+
+    private init(
+        _ options: Options, _ origin: Origin, _ pid: pid_t, _ signals: consuming SignalDescriptor
+    ) throws {
+        self.options = options
+        self.origin = origin
+        self.pid = pid
+        self.signals = signals
+        wakeSet = try WakeSet()
+        pollSet = try PollSet()
+        guard let startTime = ProcFS.startTime(pid) else {
+            throw SystemError(code: ESRCH, call: "read /proc/\(pid)/stat")
+        }
+        var configuration = Client.Configuration(
+            identifier: options.identifier, modes: [], socketPath: options.socketPath)
+        configuration.driver = .manual
+        configuration.program = .init(processID: pid, startTime: startTime)
+        client = try Client(configuration, handlers: inbox.handlers)
+        _ = try client.handOver(wakeSet.rawValue, as: .device, name: "all that it waits for")
+        try client.enterForeground()
+        try pollSet.add(client.fileDescriptor)
+        try pollSet.add(self.signals.rawValue)
+        if case .adopted(let adoption) = origin { try pollSet.add(adoption.process.rawValue) }
+        group = ProgramGroup(pid)
         let now = RunningClock.now()
         awakeSince = now
         waits = WaitMemory(start: now)
@@ -99,18 +135,23 @@ final class UnmodifiedRun {
         SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH,
     ]
 
-    /// Runs the program to its end.
+    /// How it is suspended: `cgroup`, `signal` or `none`.
+    var suspensionMethod: String { client.suspensionMethod }
+
+    /// Runs the program to its end, or until it is given back.
     ///
-    /// - Returns: its exit code.
+    /// - Returns: its exit code; of an adopted one 0.
     func run(_ name: String) -> Int32 {
         if client.suspensionMethod == "none" {
             complain("\(name) never sleeps: this supervisor cannot suspend it, see nightbell doctor")
         }
         if options.pageOut != nil { preparePageOut(name) }
-        // The program's pipes end with the program, and are not held open here.
-        detachStandardStreams()
-        if let code = child.letRun() {
-            complain("\(name): \(SystemError.message(for: code))")
+        switch origin {
+        case .child(let child):
+            // The program's pipes end with the program, and are not held open here.
+            detachStandardStreams()
+            if let code = child.letRun() { complain("\(name): \(SystemError.message(for: code))") }
+        case .adopted: break
         }
         while true {
             if let code = serve() { return code }
@@ -137,18 +178,23 @@ final class UnmodifiedRun {
         }
     }
 
-    /// - Returns: the exit code of the program once it has ended.
+    /// - Returns: the exit code once it has ended, or is given back.
     private func serve() -> Int32? {
         var hasChildren = false
         while let signal = nextSignal() {
-            if signal.number == SIGCHLD { hasChildren = true } else { pass(signal.number, signal.isKernels) }
+            switch origin {
+            case .child where signal.number == SIGCHLD: hasChildren = true
+            case .child: pass(signal.number, signal.isKernels)
+            case .adopted: return giveBack()
+            }
         }
-        if hasChildren, let code = child.exitCode() {
+        if let code = exitCode(hasChildren) {
             wakeSet.clear()
             client.close()
             return code
         }
         processPending()
+        if isClosed, case .adopted = origin { return 1 }
         for event in inbox.takeAll() { handle(event) }
         guard let due, RunningClock.now() >= due else { return nil }
         switch state {
@@ -157,6 +203,24 @@ final class UnmodifiedRun {
         case .fallingAsleep: break
         }
         return nil
+    }
+
+    /// nil: it has not ended.
+    private func exitCode(_ hasChildren: Bool) -> Int32? {
+        switch origin {
+        case .child(let child): hasChildren ? child.exitCode() : nil
+        case .adopted(let adoption): adoption.process.hasExited ? 0 : nil
+        }
+    }
+
+    /// The program goes on by itself, awake.
+    private func giveBack() -> Int32 {
+        let wasAsleep = isAsleep
+        wake()
+        // The supervisor has thawed it, if it could.
+        if wasAsleep { group.thaw() }
+        client.close()
+        return 0
     }
 
     private func processPending() {
@@ -188,21 +252,9 @@ final class UnmodifiedRun {
         let wasAsleep = isAsleep
         wake()
         // The keys of a terminal reach all processes in its foreground.
-        let hasIt = isKernels && getpgid(child.pid) == getpgrp()
-        if !hasIt { send(signal, toFirstThread: wasAsleep) }
+        let hasIt = isKernels && getpgid(pid) == getpgrp()
+        if !hasIt { ProgramSignal.send(signal, to: pid, toFirstThread: wasAsleep) }
         if signal == SIGTSTP { raise(SIGSTOP) }
-    }
-
-    /// The kernel gives a signal to the first thread if it can. But while a program is being thawed all of its threads have
-    /// something to handle, and any of them may get it: then a call in the first thread, which the signal is to interrupt, goes on.
-    private func send(_ signal: CInt, toFirstThread: Bool) {
-        let blocked = ProcFS.blockedSignals(child.pid) ?? .max
-        guard toFirstThread, blocked & 1 << UInt64(signal - 1) == 0,
-            clinux_signal_thread(child.pid, child.pid, signal) == 0
-        else {
-            kill(child.pid, signal)
-            return
-        }
     }
 
     // MARK: Sleep and wake
@@ -222,10 +274,21 @@ final class UnmodifiedRun {
             group.thaw()
             wake()
         case .reconnected:
-            group = ProgramGroup(child.pid)
+            group = ProgramGroup(pid)
+            includeAgain()
             wake()
         case .toTerminate:
-            kill(child.pid, SIGTERM)
+            kill(pid, SIGTERM)
+        }
+    }
+
+    /// The next supervisor knows only the first process and its descendants.
+    private func includeAgain() {
+        guard case .adopted(let adoption) = origin else { return }
+        do {
+            try group.include(adoption.members)
+        } catch {
+            complain("\(options.identifier): \(error.reason)")
         }
     }
 
@@ -302,7 +365,7 @@ final class UnmodifiedRun {
     /// - Throws: `WakeSet.Obstacle`, or the supervisor's `NightbellError`.
     private func sleep(_ look: GroupLook, _ resolved: GroupLook) throws {
         if options.wakesForTimers, try addTimers(resolved) { return }
-        try wakeSet.add(resolved, first: child.pid, refusesTimeouts: options.wakesForTimers)
+        try wakeSet.add(resolved, first: pid, refusesTimeouts: options.wakesForTimers)
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
@@ -315,7 +378,7 @@ final class UnmodifiedRun {
     private static let pageOutID: UInt64 = 0
 
     private func preparePageOut(_ name: String) {
-        guard let process = try? ProcessHandle(opening: child.pid), PageOut.mayWrite(process) else {
+        guard let process = try? ProcessHandle(opening: pid), PageOut.mayWrite(process) else {
             return complain("the memory of \(name) stays: CAP_SYS_NICE is needed to write it to swap")
         }
         if !PageOut.hasSwap {

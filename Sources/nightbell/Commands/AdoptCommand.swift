@@ -1,0 +1,140 @@
+import ArgumentParser
+import Glibc
+import LinuxSystem
+import Manifests
+import Nightbell
+import Presentation
+
+struct AdoptCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "adopt", abstract: "Suspends a program that runs already while it waits.",
+        discussion: """
+            The program need not know Nightbell, and sleeps as with nightbell run --unmodified: with all of its processes, \
+            until something comes that one of its threads waits for. It is a process with its descendants, or all \
+            processes of a cgroup.
+
+            This command looks at it from outside and stays for as long. Ctrl-C, or the end of this command in any other \
+            way, gives the program back, awake. Signals to a sleeping program arrive when it runs again; nightbell kill \
+            wakes it for them.
+
+            Only root adopts the programs of other users, or those in a system that restricts tracing \
+            (kernel.yama.ptrace_scope). Processes that a service of systemd or the engine of a container manages are refused.
+            """)
+
+    @Argument(help: ArgumentHelp("The process.", valueName: "pid"))
+    var process: Int32?
+
+    @Option(
+        help: ArgumentHelp(
+            "A cgroup that nothing else manages, with all of its processes.", valueName: "path"))
+    var cgroup: String?
+
+    @Option(help: "The identifier to register; without it, the program's name and pid.")
+    var identifier: String?
+
+    @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
+    var socket: String?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            Whether its timers wake it: exact; coalesce=60s, together and at most so much too late; or ignore.
+            """, valueName: "policy"))
+    var timers: TimerPolicy?
+
+    @Option(
+        help: ArgumentHelp(
+            "How long it must be idle before it is suspended, such as 500ms or 2s (1s).", valueName: "time"))
+    var idle: RunCommand.IdleTime?
+
+    @Option(
+        help: ArgumentHelp(
+            "How long it must have slept before its memory is written to swap, such as 30s.",
+            valueName: "time"))
+    var pageOut: RunCommand.IdleTime?
+
+    func validate() throws {
+        try validateSocketPath(socket)
+        guard (process == nil) != (cgroup == nil) else {
+            throw ValidationError("Give a pid, or --cgroup and a path")
+        }
+        guard process.map({ $0 > 0 }) ?? true else { throw ValidationError("A pid is a positive number") }
+        guard identifier.map(isIdentifier) ?? true else {
+            throw ValidationError(
+                "'\(printable(identifier ?? ""))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -"
+            )
+        }
+    }
+
+    func run() throws {
+        do {
+            var adoption = try find()
+            var code = try adopt(adoption)
+            // A cgroup goes on without its first process.
+            while cgroup != nil, adoption.process.hasExited, let next = try rest() {
+                adoption = next
+                code = try adopt(next)
+            }
+            throw ExitCode(code)
+        } catch let refusal as AdoptionRefusal {
+            complain("\(refusal)")
+            throw ExitCode(refusal.exitCode)
+        } catch let failure as ProgramGroup.Failure {
+            complain("it cannot be put to sleep: \(failure.reason)")
+            throw ExitCode(1)
+        } catch let error as NightbellError {
+            complain(error.description)
+            throw ExitCode(error.exitCode)
+        } catch let error as SystemError {
+            complain("it cannot be looked at: \(error)")
+            throw ExitCode(1)
+        }
+    }
+
+    private func find() throws(AdoptionRefusal) -> Adoption {
+        if let process { return try Adoption(process: process) }
+        return try Adoption(cgroup: cgroup ?? "")
+    }
+
+    private func adopt(_ adoption: Adoption) throws -> Int32 {
+        let name = ProcFS.name(adoption.pid) ?? "process"
+        var options = UnmodifiedProgram.Options(
+            identifier: identifier ?? Self.identifier(name, adoption.pid),
+            socketPath: socket ?? Client.Configuration.defaultSocketPath())
+        if let idle { options.idle = idle.duration }
+        options.timers = timers ?? .exact
+        options.pageOut = pageOut?.duration
+        let program = try UnmodifiedProgram.adopt(options, adoption)
+        guard program.suspensionMethod != "none" else { throw AdoptionRefusal.neverSuspended }
+        emit([
+            "\(printable(name)), pid \(adoption.pid), sleeps while it waits, as \(options.identifier); Ctrl-C gives it back"
+        ])
+        return program.run(printable(name))
+    }
+
+    /// The rest of the cgroup after the end of its first process; nil: there is none. The supervisor returns the processes to it.
+    private func rest() throws(AdoptionRefusal) -> Adoption? {
+        let end = RunningClock.now() + Self.patience
+        while true {
+            do throws(AdoptionRefusal) {
+                return try find()
+            } catch {
+                switch error {
+                case .noProcesses where !Adoption.isPopulated(cgroup ?? ""): return nil
+                case .noProcesses, .client: guard RunningClock.now() < end else { throw error }
+                default: throw error
+                }
+            }
+            _ = poll(nil, 0, 10)
+        }
+    }
+
+    /// In nanoseconds.
+    private static let patience: Int64 = 5_000_000_000
+
+    /// The name with other characters replaced, and the pid.
+    private static func identifier(_ name: String, _ pid: pid_t) -> String {
+        let letters = name.map { isIdentifier(String($0)) ? $0 : "_" }
+        return "\(String(letters)).\(pid)"
+    }
+}
