@@ -109,7 +109,7 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "CLinux", "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire",
-                "LinuxSystem", "EventLoop", "Keeper", "Launching", "Suspension",
+                "LinuxSystem", "EventLoop", "Keeper", "Launching", "Suspension", "TransferWire",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -117,7 +117,7 @@ let package = Package(
         .target(
             name: "Nightbell",
             dependencies: [
-                "NightbellWire", "LinuxSystem",
+                "NightbellWire", "LinuxSystem", "TransferWire",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
@@ -475,7 +475,8 @@ let package = Package(
         .testTarget(
             name: "TransferTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "TransferClient", "TransferWire", "nightbell-transfer",
+                "EdgeTestSupport", "LinuxSystem", "TransferClient", "TransferWire", "nightbell",
+                "nightbell-transfer", "nightbelld", "scripted-client",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -500,7 +501,7 @@ let package = Package(
             dependencies: [
                 "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
                 "nightbell-gateway", "nightbell-monitor",
-                "nightbell-phone",
+                "nightbell-phone", "nightbell-transfer",
                 "nightbelld", "parrot", "scripted-client",
             ],
             swiftSettings: settings),

@@ -31,6 +31,10 @@ package struct DaemonSettings: Sendable, Equatable {
     package var monitor = Monitoring.auto
     /// The program that observes it; empty: the one beside this one.
     package var monitorProgram = ""
+    /// Whether files are moved for clients that ask for it.
+    package var transfers = Monitoring.auto
+    /// The program that moves them; empty: the one beside this one.
+    package var transferProgram = ""
     /// The user of `nightbell-gateway`, by name or number; empty: there is no gateway.
     package var gatewayUser = ""
     /// The rights of that user.

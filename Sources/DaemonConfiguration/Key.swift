@@ -24,6 +24,7 @@ package struct Key: Sendable {
         let names = [
             "socket", "socketMode", "runtimeDirectory", "stateDirectory", "suspension.method",
             "suspension.cgroupParent", "memoryPressure.pageOut", "monitor", "monitorProgram",
+            "transfers", "transferProgram",
         ]
         return names.contains(name) || name.hasPrefix("keeper.")
     }

@@ -223,6 +223,13 @@ package enum Keys {
         .file(
             "monitorProgram", \.monitorProgram, limit: 4_000, mayBeEmpty: true,
             "The program nightbell-monitor; nothing: the one beside nightbelld."),
+        .choice(
+            "transfers", \.transfers,
+            "Whether nightbell-transfer is started for users with clients that download or upload files; it needs a stateDirectory."
+        ),
+        .file(
+            "transferProgram", \.transferProgram, limit: 4_000, mayBeEmpty: true,
+            "The program nightbell-transfer; nothing: the one beside nightbelld."),
         .duration(
             "sleep.horizon", \.supervision.sleep.horizon,
             "Keep-alive handlers that would be due within this time run before the machine sleeps."),

@@ -2,7 +2,9 @@ import CLinux
 import Glibc
 
 /// The address of a Unix socket in the file system.
-struct UnixAddress {
+package struct UnixAddress {
+    /// In bytes.
+    package static let longestPath = 107
     private var address: sockaddr_un
 
     init(path: String) throws(SystemError) {

@@ -118,6 +118,10 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case delegatedStateLost
         /// The client was made in another process, of which this one is a fork.
         case forked
+        /// There is no transfer process for this user: the supervisor has no such program, or this user is root.
+        case transfersUnavailable
+        /// The transfer process refused what was asked for; the message says why.
+        case transferRefused
         /// A system call failed; ``NightbellError/errorNumber`` says why.
         case system
     }
@@ -259,6 +263,8 @@ extension NightbellError.Code {
         case .descriptorGone: "The descriptor was closed before its release"
         case .delegatedStateLost: "The delegated state is not known any more"
         case .forked: "The client belongs to the parent process"
+        case .transfersUnavailable: "There are no transfers for this user"
+        case .transferRefused: "The transfer process refused"
         case .system: "A system call failed"
         }
     }

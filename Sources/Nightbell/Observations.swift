@@ -20,6 +20,9 @@ public enum Subject: Sendable, Hashable {
     /// A device is attached or detached, by a path below `/dev` that stays the same, such as
     /// `/dev/serial/by-id/…`. Needs ``Mode/externalAccessory``.
     case accessory(path: String)
+    /// All transfers of a session are finished, or one needs credentials. ``TransferSession`` has this observed. `session`: 1 to
+    /// 255 bytes.
+    case transfers(session: String)
 
     package func wire(named name: String) -> WireObserve {
         .with {
@@ -40,6 +43,7 @@ public enum Subject: Sendable, Hashable {
             case .bluetoothDevice(let path): $0.bluetoothDevice = path
             case .characteristic(let path): $0.characteristic = path
             case .accessory(let path): $0.accessory = path
+            case .transfers(let session): $0.transfers = session
             }
         }
     }
@@ -63,6 +67,7 @@ public enum Subject: Sendable, Hashable {
         case .bluetoothDevice(let path)?: self = .bluetoothDevice(path: path)
         case .characteristic(let path)?: self = .characteristic(path: path)
         case .accessory(let path)?: self = .accessory(path: path)
+        case .transfers(let session)?: self = .transfers(session: session)
         case nil: return nil
         }
     }
@@ -113,6 +118,8 @@ public struct Occurrence: Sendable, Hashable {
         case disconnected
         /// The latest value of a characteristic, of at most 512 bytes.
         case value([UInt8])
+        /// The transfers of a session.
+        case finished
     }
 
     /// The name of the observation.
@@ -141,6 +148,7 @@ public struct Occurrence: Sendable, Hashable {
         case .connected(let node)?: kind = .connected(node: node)
         case .disconnected?: kind = .disconnected
         case .value(let value)?: kind = .value(Array(value))
+        case .finished?: kind = .finished
         case nil: return nil
         }
         self.init(wire.name, kind, isSimulated: wire.isSimulated)
@@ -162,6 +170,7 @@ public struct Occurrence: Sendable, Hashable {
             case .connected(let node): $0.connected = node
             case .disconnected: $0.disconnected = .init()
             case .value(let value): $0.value = value.asField
+            case .finished: $0.finished = .init()
             }
         }
     }

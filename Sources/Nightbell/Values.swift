@@ -96,6 +96,8 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let device = WakeReasons(rawValue: 1 << 12)
     /// A Bluetooth device has notified or connected, or uses a service of the client's.
     public static let bluetooth = WakeReasons(rawValue: 1 << 13)
+    /// The transfers of a session are finished, or one needs credentials: see ``Wake/finishedTransfers``.
+    public static let transfer = WakeReasons(rawValue: 1 << 14)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
@@ -104,7 +106,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
             (.launched, "launched"), (.relaunched, "relaunched"),
             (.unanswered, "unanswered"), (.pathLost, "path-lost"), (.fetch, "fetch"),
             (.networkChanged, "network-changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "bluetooth"),
+            (.bluetooth, "bluetooth"), (.transfer, "transfer"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }
@@ -170,7 +172,7 @@ public struct Wake: Sendable, Hashable {
     /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
     /// The latest occurrence of each observation that has one; present with ``WakeReasons/location``,
-    /// ``WakeReasons/device`` and ``WakeReasons/bluetooth``.
+    /// ``WakeReasons/device``, ``WakeReasons/bluetooth`` and ``WakeReasons/transfer``.
     public internal(set) var occurrences: [Occurrence] = []
     /// The time for the fetch; zero without ``WakeReasons/fetch``.
     package var fetchBudget: Duration = .zero

@@ -84,13 +84,15 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package static let device = WakeReasons(rawValue: 4_096)
     /// A Bluetooth device has notified or connected, or uses a service of the client's.
     package static let bluetooth = WakeReasons(rawValue: 8_192)
+    /// The transfers of a session are finished, or one needs credentials.
+    package static let transfer = WakeReasons(rawValue: 16_384)
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
     /// The reasons under the wake limit: others cause them.
     static let ofTraffic: WakeReasons = [.socket, .clientMessage, .device, .bluetooth]
     /// The reasons that come with observations.
-    package static let ofObservations: WakeReasons = [.location, .device, .bluetooth]
+    package static let ofObservations: WakeReasons = [.location, .device, .bluetooth, .transfer]
 }
 
 /// One wake, as it is delivered to the client.

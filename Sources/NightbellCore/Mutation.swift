@@ -143,6 +143,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case forgetsObservers
     /// A client that was quit by its user keeps all its observations.
     case relaunchesQuitForAnything
+    /// The end of a session's transfers is told again when it is reported again …
+    case repeatsTransfers
+    /// … or forgotten while its client has no process.
+    case forgetsTransfers
     /// A repeated request is carried out again.
     case repeatsRequests
     /// The reported end of a stream is not persisted …

@@ -300,6 +300,7 @@ package struct Supervision: Sendable, Equatable {
         if reasons.contains(.location) { count(.wakesLocation, of: client) }
         if reasons.contains(.bluetooth) { count(.wakesBluetooth, of: client) }
         if reasons.contains(.device) { count(.wakesDevice, of: client) }
+        if reasons.contains(.transfer) { count(.wakesTransfer, of: client) }
     }
 
     mutating func countSleep(of client: ClientID, _ nanoseconds: UInt64) {

@@ -46,6 +46,7 @@ extension Supervisor {
         logWhatWasHeldBack()
         writeFetches()
         endMonitor()
+        endTransfers()
         durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }

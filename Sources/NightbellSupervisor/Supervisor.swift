@@ -61,9 +61,10 @@ public actor Supervisor {
     /// Users with clients that could have media, without a monitor because there are too many.
     var unobservedUsers: Set<UserID> = []
     /// Monitors that were ended and cannot be reaped yet.
-    var endingMonitors: [MonitorProcess] = []
+    var endingMonitors: [HelperProcess] = []
     /// The number of monitors that were started so far.
     var monitorsStarted: UInt64 = 0
+    var transferCare = TransferCare()
     var alarm = MachineAlarm()
     /// Clients with sockets that are being inspected, because of a change of the network.
     var pathInspections: [ClientID: PathInspectionProgress] = [:]
@@ -237,6 +238,7 @@ public actor Supervisor {
         for session in sessions.values {
             if let due = session.monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         }
+        if let due = transferCare.due { deadline = min(deadline ?? due, due) }
         if let due = monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         if case .lameDuck(let until) = phase { deadline = nextLook(until: until) }
         // With work left the next turn begins at once, without the timer's three system calls.
@@ -307,6 +309,7 @@ public actor Supervisor {
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
         superviseMonitor()
+        superviseTransfers()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -393,6 +396,8 @@ public actor Supervisor {
             receiveReports(UInt64(token.slot))
         case .monitorExit:
             monitorExited(UInt64(token.slot))
+        case .transfers:
+            transfersReady(token)
         case nil:
             preconditionFailure("the loop made up a token")
         }
@@ -403,6 +408,7 @@ public actor Supervisor {
         hasBegun = true
         recallOwnership()
         if journal?.hasBegun != true { launchDeclared() } else { continueWaiting() }
+        resumeTransfers()
         journal?.hasBegun = true
     }
 

@@ -71,6 +71,8 @@ public struct SupervisorConfiguration: Sendable {
     package var declarations: [Declaration] = []
     /// The program that observes the machine; nil: the machine is not observed.
     package var monitor: MonitorProgram?
+    /// The program that moves users' files; nil: there are no transfers. They need a `stateDirectory`.
+    package var transfers: TransferProgram?
     /// How long a monitor may be silent before it is asked for an answer, if there is another reason to run or something is held
     /// up by what it has said.
     package var monitorSilence: Duration = .seconds(20)

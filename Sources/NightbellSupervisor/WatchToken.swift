@@ -20,6 +20,8 @@ struct WatchToken: Sendable {
         /// The connection to the monitor of the machine.
         case monitor
         case monitorExit
+        /// A transfer process, or the socket of one: see `TransferToken`.
+        case transfers
     }
 
     /// The part of a generation that fits. It only has to tell apart events of the same or the next turn.

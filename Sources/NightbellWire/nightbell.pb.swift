@@ -265,6 +265,9 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
 
   /// a Bluetooth device has notified or connected, or uses a service
   case bluetooth // = 14
+
+  /// the transfers of a session are finished, or one needs credentials
+  case transfer // = 15
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -288,6 +291,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 12: self = .location
     case 13: self = .device
     case 14: self = .bluetooth
+    case 15: self = .transfer
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -309,6 +313,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .location: return 12
     case .device: return 13
     case .bluetooth: return 14
+    case .transfer: return 15
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -330,6 +335,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .location,
     .device,
     .bluetooth,
+    .transfer,
   ]
 
 }
@@ -1506,6 +1512,10 @@ package nonisolated struct WireWelcome: Sendable {
   /// --identifier`. The client sends this one when it reconnects.
   package var identifier: String = String()
 
+  /// The socket of the user's transfer process, which speaks the protocol of transfer.proto; empty: this user has no transfers.
+  /// It listens once the client observes a session's transfers.
+  package var transferSocket: String = String()
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -2291,7 +2301,8 @@ package nonisolated struct WireWake: Sendable {
   /// with WAKE_REASON_FETCH: send FetchDone within it, or be terminated
   package var fetchBudgetMs: UInt64 = 0
 
-  /// The latest occurrence of each observation that has one to be told; with WAKE_REASON_LOCATION, _DEVICE or _BLUETOOTH.
+  /// The latest occurrence of each observation that has one to be told; with WAKE_REASON_LOCATION, _DEVICE,
+  /// _BLUETOOTH or _TRANSFER.
   package var occurrences: [WireOccurrence] = []
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2487,6 +2498,15 @@ package nonisolated struct WireObserve: Sendable {
     set {subject = .accessory(newValue)}
   }
 
+  /// That all transfers of the session with this identifier are finished, or that one needs credentials: 1 to 255 bytes.
+  package var transfers: String {
+    get {
+      if case .transfers(let v)? = subject {return v}
+      return String()
+    }
+    set {subject = .transfers(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Subject: Equatable, Sendable {
@@ -2500,6 +2520,8 @@ package nonisolated struct WireObserve: Sendable {
     case characteristic(String)
     /// MODE_EXTERNAL_ACCESSORY: that it is attached or detached; its path below /dev
     case accessory(String)
+    /// That all transfers of the session with this identifier are finished, or that one needs credentials: 1 to 255 bytes.
+    case transfers(String)
 
   }
 
@@ -2667,6 +2689,15 @@ package nonisolated struct WireOccurrence: Sendable {
     set {happened = .value(newValue)}
   }
 
+  /// the transfers of a session
+  package var finished: WireOccurrence.Nothing {
+    get {
+      if case .finished(let v)? = happened {return v}
+      return WireOccurrence.Nothing()
+    }
+    set {happened = .finished(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Happened: Equatable, Sendable {
@@ -2678,6 +2709,8 @@ package nonisolated struct WireOccurrence: Sendable {
     case disconnected(WireOccurrence.Nothing)
     /// of a characteristic
     case value(Data)
+    /// the transfers of a session
+    case finished(WireOccurrence.Nothing)
 
   }
 
@@ -3297,7 +3330,7 @@ package nonisolated struct WireCounters: Sendable {
 
   /// Those that are not zero, by their names: "wakes" (a wake with several reasons counts once here, and once for each of
   /// them), "wakes_socket", "wakes_keep_alive", "wakes_request", "wakes_client_message", "wakes_path_lost" (a ping went
-  /// unanswered, or the kernel gave the connection up), "wakes_location", "wakes_bluetooth", "wakes_device" (those
+  /// unanswered, or the kernel gave the connection up), "wakes_location", "wakes_bluetooth", "wakes_device", "wakes_transfer" (those
   /// of the whole supervisor: for root and its own uid only); "suspensions", "suspensions_forced", "suspensions_cancelled",
   /// "suspensions_failed" (the kernel did not confirm in time, or refused); "keep_alive_runs", "keep_alive_late";
   /// "overruns_entering_background", "overruns_prepare", "overruns_wake", "overruns_background_tasks",
@@ -3767,7 +3800,7 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0\u{1}WAKE_REASON_TRANSFER\0")
 }
 
 nonisolated extension WireFetchObstacle: SwiftProtobuf._ProtoNameProviding {
@@ -4936,7 +4969,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{4}\u{4}previous_process\0\u{1}identifier\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{4}\u{4}previous_process\0\u{1}identifier\0\u{3}transfer_socket\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4952,6 +4985,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 6: try { try decoder.decodeSingularUInt32Field(value: &self.wakeWord) }()
       case 10: try { try decoder.decodeSingularMessageField(value: &self._previousProcess) }()
       case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 12: try { try decoder.decodeSingularStringField(value: &self.transferSocket) }()
       default: break
       }
     }
@@ -4986,6 +5020,9 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if !self.identifier.isEmpty {
       try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 11)
     }
+    if !self.transferSocket.isEmpty {
+      try visitor.visitSingularStringField(value: self.transferSocket, fieldNumber: 12)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -4998,6 +5035,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs.wakeWord != rhs.wakeWord {return false}
     if lhs._previousProcess != rhs._previousProcess {return false}
     if lhs.identifier != rhs.identifier {return false}
+    if lhs.transferSocket != rhs.transferSocket {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6633,7 +6671,7 @@ nonisolated extension WireRestartNoted: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Observe"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}location\0\u{1}region\0\u{3}bluetooth_device\0\u{1}characteristic\0\u{1}accessory\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}location\0\u{1}region\0\u{3}bluetooth_device\0\u{1}characteristic\0\u{1}accessory\0\u{1}transfers\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6692,6 +6730,14 @@ nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._Message
           self.subject = .accessory(v)
         }
       }()
+      case 7: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.subject != nil {try decoder.handleConflictingOneOf()}
+          self.subject = .transfers(v)
+        }
+      }()
       default: break
       }
     }
@@ -6725,6 +6771,10 @@ nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._Message
     case .accessory?: try {
       guard case .accessory(let v)? = self.subject else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+    }()
+    case .transfers?: try {
+      guard case .transfers(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 7)
     }()
     case nil: break
     }
@@ -6855,7 +6905,7 @@ nonisolated extension WireStopObserving: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Occurrence"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_simulated\0\u{1}moved\0\u{1}entered\0\u{1}exited\0\u{1}connected\0\u{1}disconnected\0\u{1}value\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_simulated\0\u{1}moved\0\u{1}entered\0\u{1}exited\0\u{1}connected\0\u{1}disconnected\0\u{1}value\0\u{1}finished\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6933,6 +6983,19 @@ nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._Mess
           self.happened = .value(v)
         }
       }()
+      case 9: try {
+        var v: WireOccurrence.Nothing?
+        var hadOneofValue = false
+        if let current = self.happened {
+          hadOneofValue = true
+          if case .finished(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.happened = .finished(v)
+        }
+      }()
       default: break
       }
     }
@@ -6973,6 +7036,10 @@ nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._Mess
     case .value?: try {
       guard case .value(let v)? = self.happened else { preconditionFailure() }
       try visitor.visitSingularBytesField(value: v, fieldNumber: 8)
+    }()
+    case .finished?: try {
+      guard case .finished(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
     }()
     case nil: break
     }

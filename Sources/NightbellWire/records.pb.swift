@@ -488,6 +488,9 @@ package nonisolated struct StoredObservations: Sendable {
     /// Clears the value of `toldIn`. Subsequent reads from it will return its default value.
     package mutating func clearToldIn() {self._toldIn = nil}
 
+    /// of the last end of a session's transfers; 0: none is known
+    package var knownNumber: UInt64 = 0
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -1421,7 +1424,7 @@ nonisolated extension StoredObservations: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = StoredObservations.protoMessageName + ".Observation"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1435,6 +1438,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
       case 4: try { try decoder.decodeSingularBytesField(value: &self.latest) }()
       case 5: try { try decoder.decodeSingularInt64Field(value: &self.latestAtNs) }()
       case 6: try { try decoder.decodeSingularUInt64Field(value: &self._toldIn) }()
+      case 7: try { try decoder.decodeSingularUInt64Field(value: &self.knownNumber) }()
       default: break
       }
     }
@@ -1463,6 +1467,9 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     try { if let v = self._toldIn {
       try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
     } }()
+    if self.knownNumber != 0 {
+      try visitor.visitSingularUInt64Field(value: self.knownNumber, fieldNumber: 7)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1473,6 +1480,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if lhs.latest != rhs.latest {return false}
     if lhs.latestAtNs != rhs.latestAtNs {return false}
     if lhs._toldIn != rhs._toldIn {return false}
+    if lhs.knownNumber != rhs.knownNumber {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -39,7 +39,7 @@ package enum TraceFormat {
             (.launched, "launched"), (.relaunched, "launched again"),
             (.unanswered, "no answer"), (.pathLost, "path lost"), (.fetch, "fetch"),
             (.networkChanged, "network changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "Bluetooth"),
+            (.bluetooth, "Bluetooth"), (.transfer, "transfer"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
@@ -107,6 +107,8 @@ package enum TraceFormat {
             position.map { "the machine is at \($0.latitude), \($0.longitude)" } ?? "its position is unknown"
         case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .transfers(let ended):
+            "transfers \(ended.session) of \(ended.client) are finished (\(ended.number))"
         case .accessories(let accessories): "accessories: \(words(accessories))"
         case .media(let user, .unknown): "the media of uid \(user) is unknown"
         case .media(let user, .unavailable): "the media of uid \(user) cannot be known"

@@ -32,6 +32,7 @@ extension Subject {
         case .bluetoothDevice(let path): "Bluetooth device \(path)"
         case .characteristic(let path): "Bluetooth characteristic \(path)"
         case .accessory(let path): "accessory \(path)"
+        case .transfers(let session): "transfers of session \(session)"
         }
     }
 }
@@ -45,6 +46,7 @@ extension Occurrence {
         case .connected(let node): node.isEmpty ? "connected" : "connected as \(node)"
         case .disconnected: "disconnected"
         case .value(let value): "a value of \(value.count) bytes"
+        case .finished: "finished"
         }
     }
 }

@@ -72,13 +72,16 @@ struct SessionFiles {
 
     private func directory(of session: SessionID) -> String { "\(directory)/sessions/\(session.rawValue)" }
 
+    /// There is a directory for each session: the supervisor finds by them that there is something to do.
+    func make(_ session: SessionID) { _ = unsafe mkdir(directory(of: session), 0o700) }
+
     func path(_ id: TaskID, of session: SessionID, _ part: Part) -> String {
         "\(directory(of: session))/\(id.rawValue).\(part.rawValue)"
     }
 
     /// For reading and writing; made if it is not there.
     func open(_ id: TaskID, of session: SessionID, _ part: Part) throws(SystemError) -> OpenFile {
-        _ = unsafe mkdir(directory(of: session), 0o700)
+        make(session)
         let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW
         return OpenFile(try OwnedDescriptor(opening: path(id, of: session, part), flags, mode: 0o600))
     }

@@ -54,11 +54,13 @@ final class TransferConnection {
     func leave() {
         input = nil
         output = nil
-        if let session { engine.leaveSession(session) }
+        if let session {
+            engine.leaveSession(session, owesResults: held.contains { engine.tasks[$0] != nil })
+        }
         session = nil
     }
 
-    private func end() { hasEnded = true }
+    func end() { hasEnded = true }
 
     // MARK: Requests
 
@@ -121,9 +123,15 @@ final class TransferConnection {
         else { return end() }
         let session = engine.openSession(client: open.client, identifier: open.identifier)
         self.session = session
-        for id in engine.taskIDs(of: session) where engine.isSettled(id) { unreported.append(id) }
-        owesEnd = !engine.taskIDs(of: session).isEmpty
-        answer(number)
+        let tasks = engine.taskIDs(of: session)
+        for id in tasks where engine.isSettled(id) { unreported.append(id) }
+        owesEnd = !tasks.isEmpty
+        answers.append(
+            .with {
+                $0.answer.number = number
+                $0.answer.settled = UInt32(clamping: unreported.count)
+                $0.answer.unsettled = UInt32(clamping: tasks.count - unreported.count)
+            })
     }
 
     private func add(

@@ -15,7 +15,7 @@ extension TransferEngine {
             // The process ended in the middle of it: the server may have done what was asked for.
             return finish(id, Outcome(failure: .interrupted))
         }
-        if Self.wallSeconds - record.created >= configuration.lifetime {
+        if elapsedSeconds - record.created >= configuration.lifetime {
             return finish(id, Outcome(failure: .timedOut))
         }
         let attempt: Attempt
@@ -309,6 +309,7 @@ extension TransferEngine {
             return fail(error)
         }
         if let session = tasks[attempt.id]?.session { onChange(attempt.id, session) }
+        noteEnd(of: attempt.id)
     }
 
     /// All bytes are there. A download is a result now, and is written to the disk later: after a loss of power it is fetched

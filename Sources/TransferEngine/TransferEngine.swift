@@ -35,6 +35,8 @@ package final class TransferEngine {
         let client: String
         let identifier: String
         var seen: Int64
+        /// How often all its tasks were finished, or one needed credentials.
+        var ends: UInt64 = 0
         var connections = 0
         var tasks: Set<TaskID> = []
         var tags: [String: TaskID] = [:]
@@ -60,12 +62,15 @@ package final class TransferEngine {
     private var names: [Name: SessionID] = [:]
     var attempts: [TaskID: Attempt] = [:]
     private var random = SystemRandomNumberGenerator()
+    private var elapsedTime = ElapsedTime(after: nil, boot: "", uptime: 0)
     private var queueTimer: LoopTimer?
     private var orphanTimer: LoopTimer?
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// A task has finished, or needs credentials, or another was added.
     package var onChange: (TaskID, SessionID) -> Void = { _, _ in }
+    /// A session has ended, or a task of it needs credentials: its client is to be woken, once that is stored.
+    package var onEnd: (TransferEnd) -> Void = { _ in }
     private(set) var failure: TransferError?
 
     package init(_ loop: HandlerLoop, _ configuration: TransferConfiguration) throws(TransferError) {
@@ -83,8 +88,12 @@ package final class TransferEngine {
         removeOrphans()
     }
 
-    /// A moment of the clock on the wall, in seconds since 1970.
-    static var wallSeconds: Int64 { Int64(WallClock.now() / 1_000_000_000) }
+    /// In seconds, while the machine runs: see `ElapsedTime`.
+    var elapsedSeconds: Int64 { mark.elapsed }
+
+    private var mark: ElapsedTime.Mark { elapsedTime.mark(uptime: Self.uptime) }
+
+    private static var uptime: Int64 { BootClock.now() / 1_000_000_000 }
 
     private func load() throws(TransferError) {
         let boot: String
@@ -94,13 +103,17 @@ package final class TransferEngine {
             throw .system(error)
         }
         let hasBooted = try store.noteBoot(boot)
+        elapsedTime = ElapsedTime(
+            after: try store.elapsedTime(), boot: boot, uptime: Self.uptime)
         let (stored, records) = try store.load()
         files.sweep(
             keeping: Dictionary(uniqueKeysWithValues: records.map { ($0.id, $0.session) }),
             sessions: Set(stored.map(\.id)))
         for session in stored {
             sessions[session.id] = Session(
-                client: session.client, identifier: session.identifier, seen: session.seen)
+                client: session.client, identifier: session.identifier, seen: session.seen,
+                ends: session.ends)
+            files.make(session.id)
             names[Name(client: session.client, identifier: session.identifier)] = session.id
         }
         for record in records {
@@ -181,22 +194,26 @@ package final class TransferEngine {
             sessions[id]?.connections += 1
             return id
         }
-        let now = Self.wallSeconds
+        let now = elapsedSeconds
         let id = store.addSession(client: client, identifier: identifier, seen: now)
+        files.make(id)
         sessions[id] = Session(client: client, identifier: identifier, seen: now, connections: 1)
         names[name] = id
         return id
     }
 
     /// A connection to the session has ended.
-    package func leaveSession(_ id: SessionID) {
+    ///
+    /// - Parameter owesResults: results were reported on it, and not released: the client may have died while it handled them.
+    package func leaveSession(_ id: SessionID, owesResults: Bool) {
         guard let session = sessions[id] else { return }
         sessions[id]?.connections = session.connections - 1
-        sessions[id]?.seen = Self.wallSeconds
+        sessions[id]?.seen = elapsedSeconds
         if session.tasks.isEmpty, session.connections == 1 {
             removeSession(id)
         } else {
-            store.setSeen(id, Self.wallSeconds)
+            store.setSeen(id, elapsedSeconds)
+            if owesResults, session.connections == 1, isWhollySettled(id) { noteEnd(of: id) }
         }
     }
 
@@ -209,13 +226,53 @@ package final class TransferEngine {
         afterCommit.append { [files] in files.remove(id) }
     }
 
+    /// Its user has quit a client: its tasks are cancelled, and nothing of them is kept.
+    ///
+    /// - Returns: its sessions.
+    package func removeSessions(of client: String) -> [SessionID] {
+        let ids = sessions.filter { $0.value.client == client }.map(\.key).sorted()
+        for id in ids { removeSession(id) }
+        return ids
+    }
+
+    // MARK: Ends
+
+    /// A task has finished, or needs credentials.
+    func noteEnd(of task: TaskID) {
+        guard let id = tasks[task]?.session else { return }
+        let needsCredentials = tasks[task]?.record.state == .needsCredentials
+        guard needsCredentials || isWhollySettled(id) else { return }
+        noteEnd(of: id)
+    }
+
+    private func noteEnd(of id: SessionID) {
+        guard let session = sessions[id] else { return }
+        let ends = session.ends + 1
+        sessions[id]?.ends = ends
+        store.setEnds(id, ends)
+        let end = TransferEnd(client: session.client, session: session.identifier, number: ends)
+        afterCommit.append { [unowned self] in onEnd(end) }
+    }
+
+    /// The last ends of all sessions with results that are not released, or with tasks that need credentials.
+    package var ends: [TransferEnd] {
+        sessions.sorted { $0.key < $1.key }.compactMap { id, session in
+            let isOver = isWhollySettled(id) || session.tasks.contains { needsCredentials($0) }
+            guard session.ends > 0, !session.tasks.isEmpty, isOver else { return nil }
+            return TransferEnd(client: session.client, session: session.identifier, number: session.ends)
+        }
+    }
+
+    private func needsCredentials(_ id: TaskID) -> Bool { tasks[id]?.record.state == .needsCredentials }
+
     /// Every hour, and at the start.
     private func removeOrphans() {
-        let now = Self.wallSeconds
+        let now = elapsedSeconds
         for (id, session) in sessions where session.connections == 0 {
             guard now - session.seen >= configuration.orphanLifetime else { continue }
             if session.tasks.allSatisfy({ isSettled($0) }) { removeSession(id) }
         }
+        store.setElapsedTime(mark)
         let period = min(3_600, max(1, configuration.orphanLifetime / 4))
         orphanTimer?.set(milliseconds: period * 1_000)
     }
@@ -257,7 +314,7 @@ package final class TransferEngine {
         guard queue.hasRoomForTask else { return handler(.refused("there are too many tasks")) }
         let id = store.nextTaskID()
         let record = TransferStore.Record(
-            id: id, session: session, tag: tag, task: task, state: .waiting, created: Self.wallSeconds,
+            id: id, session: session, tag: tag, task: task, state: .waiting, created: elapsedSeconds,
             wasTried: false, facts: PartialBody(), durableBytes: 0)
         switch task.kind {
         case .download: handler(admit(record))
@@ -383,6 +440,7 @@ package final class TransferEngine {
     func finish(_ id: TaskID, _ outcome: Outcome) {
         guard var task = tasks[id] else { return }
         if let attempt = attempts.removeValue(forKey: id) { multi.stop(attempt.transfer) }
+        let wasWaiting = task.record.state == .waiting
         task.record.state = .finished(outcome)
         task.isFinishing = false
         task.bytes = outcome.failure == nil ? outcome.bytes : 0
@@ -396,11 +454,15 @@ package final class TransferEngine {
         queue.shrink(id, to: task.bytes)
         isQueueStale = true
         onChange(id, task.session)
+        // A task that needed credentials, and is cancelled, has stopped before.
+        if wasWaiting { noteEnd(of: id) }
         // The store first: a file without a record is swept up, a record without its file would be a loss.
         afterCommit.append { [files] in
             files.remove(id, of: task.session, outcome.failure == nil ? [.body] : [.body, .data])
         }
     }
+
+    // MARK: After the turn
 
     /// Done when the changes of this turn are stored.
     private var afterCommit: [() -> Void] = []

@@ -17,6 +17,8 @@ package final class TransferServer {
     private var acceptTimer: LoopTimer?
     /// The user that clients must have; root may connect as well.
     private let user: uid_t
+    /// nil: no supervisor has started the process.
+    private let supervisor: SupervisorLink?
 
     private static let maximumConnections = 128
     /// In milliseconds.
@@ -26,15 +28,18 @@ package final class TransferServer {
     /// - Parameter signals: of SIGTERM; the process ends when it is readable.
     package init(
         _ loop: HandlerLoop, _ engine: TransferEngine, listener: consuming SeqPacketSocket,
-        user: uid_t = geteuid(), signals: CInt? = nil
+        supervisor: SupervisorLink? = nil, user: uid_t = geteuid(), signals: CInt? = nil
     ) throws(TransferError) {
         self.loop = loop
         self.engine = engine
         self.listener = listener
         self.user = user
+        self.supervisor = supervisor
         let rawValue = self.listener.rawValue
         do throws(LoopError) {
-            listenerWatch = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in accept() }
+            listenerWatch = try DescriptorWatch(loop, rawValue, .read, isArmed: supervisor == nil) {
+                [unowned self] _ in accept()
+            }
             if let signals {
                 signalWatch = try DescriptorWatch(loop, signals, .read) { _ in loop.stop() }
             }
@@ -51,6 +56,12 @@ package final class TransferServer {
         engine.onChange = { [unowned self] task, session in
             for connection in connections.values where connection.session == session { connection.note(task) }
         }
+        supervisor?.onReady = { [unowned self] in try? listenerWatch?.setArmed(true) }
+        supervisor?.onRemoval = { [unowned self] sessions in
+            for connection in connections.values {
+                if let session = connection.session, sessions.contains(session) { connection.end() }
+            }
+        }
         loop.onTurnEnd = { [unowned self] in endTurn() }
     }
 
@@ -65,16 +76,19 @@ package final class TransferServer {
         if let failure = engine.failure { throw failure }
     }
 
-    private var isIdle: Bool { connections.isEmpty && engine.isIdle }
+    private var isIdle: Bool { connections.isEmpty && engine.isIdle && supervisor?.isIdle ?? true }
 
     private func endTurn() {
+        dropEnded()
         engine.endTurn()
         // Without the store nothing is answered.
         guard engine.failure == nil else { return }
         for connection in connections.values { connection.flush() }
-        for (id, connection) in connections where connection.hasEnded {
-            connections[id] = nil
-            connection.leave()
+        // After the clients: one that is woken finds its results.
+        supervisor?.flush()
+        if dropEnded() {
+            engine.endTurn()
+            supervisor?.flush()
         }
         if !isIdle {
             idleTimer?.deadline = nil
@@ -86,6 +100,17 @@ package final class TransferServer {
         } else if progressTimer?.deadline == nil {
             progressTimer?.set(milliseconds: Self.progressPeriod)
         }
+    }
+
+    /// - Returns: whether there were any.
+    @discardableResult
+    private func dropEnded() -> Bool {
+        let ended = connections.filter { $0.value.hasEnded }
+        for (id, connection) in ended {
+            connections[id] = nil
+            connection.leave()
+        }
+        return !ended.isEmpty
     }
 
     private func accept() {

@@ -13,8 +13,10 @@ final class TransferStore {
         let id: SessionID
         let client: String
         let identifier: String
-        /// Seconds since 1970, by the clock on the wall: the last time that a connection was there.
+        /// In elapsed seconds: the last time that a connection was there.
         let seen: Int64
+        /// How often all its tasks were finished, or one needed credentials.
+        let ends: UInt64
     }
 
     struct Record {
@@ -23,7 +25,7 @@ final class TransferStore {
         let tag: String
         var task: TransferTask
         var state: TaskState
-        /// Seconds since 1970, by the clock on the wall.
+        /// In elapsed seconds.
         let created: Int64
         /// A request was sent, or about to be, and its end is not known. Only of tasks that must not be repeated.
         var wasTried: Bool
@@ -87,6 +89,16 @@ final class TransferStore {
                     CREATE TABLE boot (id TEXT NOT NULL);
                     """)
         }
+        migrator.registerMigration("2") { database in
+            // Times were those of the clock on the wall: all begin anew.
+            try database.execute(
+                sql: """
+                    ALTER TABLE session ADD COLUMN ends INTEGER NOT NULL DEFAULT 0;
+                    CREATE TABLE elapsed (boot TEXT NOT NULL, uptime INTEGER NOT NULL, elapsed INTEGER NOT NULL);
+                    UPDATE session SET seen = 0;
+                    UPDATE task SET created = 0;
+                    """)
+        }
         return migrator
     }
 
@@ -98,7 +110,7 @@ final class TransferStore {
                 let sessions = try Row.fetchAll(database, sql: "SELECT * FROM session ORDER BY id").map {
                     Session(
                         id: SessionID($0["id"]), client: $0["client"], identifier: $0["identifier"],
-                        seen: $0["seen"])
+                        seen: $0["seen"], ends: $0["ends"])
                 }
                 let records = try Row.fetchAll(database, sql: "SELECT * FROM task ORDER BY id")
                     .map { try Self.record($0) }
@@ -151,15 +163,37 @@ final class TransferStore {
         }
     }
 
+    func elapsedTime() throws(TransferError) -> ElapsedTime.Mark? {
+        do {
+            return try database.read { database in
+                try Row.fetchOne(database, sql: "SELECT * FROM elapsed").map {
+                    ElapsedTime.Mark(boot: $0["boot"], uptime: $0["uptime"], elapsed: $0["elapsed"])
+                }
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
     // MARK: Changing
+
+    func setElapsedTime(_ mark: ElapsedTime.Mark) {
+        changes.append { database in
+            try database.execute(sql: "DELETE FROM elapsed")
+            try database.execute(
+                sql: "INSERT INTO elapsed VALUES (?, ?, ?)",
+                arguments: [mark.boot, mark.uptime, mark.elapsed])
+        }
+    }
 
     func addSession(client: String, identifier: String, seen: Int64) -> SessionID {
         lastSession += 1
         let id = lastSession
         makesPromise = true
         changes.append { database in
-            try database.cachedStatement(sql: "INSERT INTO session VALUES (?, ?, ?, ?)")
-                .execute(arguments: [id, client, identifier, seen])
+            try database.cachedStatement(
+                sql: "INSERT INTO session (id, client, identifier, seen) VALUES (?, ?, ?, ?)"
+            ).execute(arguments: [id, client, identifier, seen])
         }
         return SessionID(id)
     }
@@ -251,6 +285,13 @@ final class TransferStore {
         changes.append { database in
             try database.cachedStatement(sql: "DELETE FROM session WHERE id = ?")
                 .execute(arguments: [id.rawValue])
+        }
+    }
+
+    func setEnds(_ id: SessionID, _ ends: UInt64) {
+        changes.append { database in
+            try database.cachedStatement(sql: "UPDATE session SET ends = ? WHERE id = ?")
+                .execute(arguments: [Int64(clamping: ends), id.rawValue])
         }
     }
 

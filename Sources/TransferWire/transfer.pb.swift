@@ -12,7 +12,7 @@
 ///
 /// They travel over a SOCK_SEQPACKET socket, on which the process listens. Each packet holds one message and at most
 /// 65,536 bytes. A connection is for one session; several may be open for the same one. The process accepts connections of
-/// its own user and of root.
+/// its own user and of root. A supervisor that has started it is told when a client has to be woken.
 ///
 /// The process ends when it has been idle for a while, and may end at any time. All that it has answered to is stored: a
 /// client connects again, opens the session by its identifier, and is told the rest.
@@ -502,6 +502,12 @@ package nonisolated struct WireTransferAnswer: Sendable {
   /// of a list
   package var hasMore_p: Bool = false
 
+  /// of an open: tasks that are finished or need credentials
+  package var settled: UInt32 = 0
+
+  /// of an open: the others
+  package var unsettled: UInt32 = 0
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -628,6 +634,43 @@ package nonisolated struct WireTransferSessionFinished: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// From the supervisor, by the connection with which it starts the process. Clients are served after the first one that is
+/// complete.
+package nonisolated struct WireTransferDemand: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Clients that their user has quit: their sessions are removed, with all tasks.
+  package var quitClients: [String] = []
+
+  /// More names follow in another one.
+  package var hasMore_p: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// To the supervisor: the transfers of a session are finished, or one needs credentials. Said once, and after each start of the
+/// process again until the client has released the results.
+package nonisolated struct WireTransferNotice: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var client: String = String()
+
+  package var session: String = String()
+
+  /// Counts the ends of the session, from 1 on.
+  package var number: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1277,7 +1320,7 @@ nonisolated extension WireTransferReport: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension WireTransferAnswer: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".TransferAnswer"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}refusal\0\u{1}task\0\u{1}tasks\0\u{3}has_more\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}refusal\0\u{1}task\0\u{1}tasks\0\u{3}has_more\0\u{1}settled\0\u{1}unsettled\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1290,6 +1333,8 @@ nonisolated extension WireTransferAnswer: SwiftProtobuf.Message, SwiftProtobuf._
       case 3: try { try decoder.decodeSingularInt64Field(value: &self.task) }()
       case 4: try { try decoder.decodeRepeatedMessageField(value: &self.tasks) }()
       case 5: try { try decoder.decodeSingularBoolField(value: &self.hasMore_p) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self.settled) }()
+      case 7: try { try decoder.decodeSingularUInt32Field(value: &self.unsettled) }()
       default: break
       }
     }
@@ -1311,6 +1356,12 @@ nonisolated extension WireTransferAnswer: SwiftProtobuf.Message, SwiftProtobuf._
     if self.hasMore_p != false {
       try visitor.visitSingularBoolField(value: self.hasMore_p, fieldNumber: 5)
     }
+    if self.settled != 0 {
+      try visitor.visitSingularUInt32Field(value: self.settled, fieldNumber: 6)
+    }
+    if self.unsettled != 0 {
+      try visitor.visitSingularUInt32Field(value: self.unsettled, fieldNumber: 7)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1320,6 +1371,8 @@ nonisolated extension WireTransferAnswer: SwiftProtobuf.Message, SwiftProtobuf._
     if lhs.task != rhs.task {return false}
     if lhs.tasks != rhs.tasks {return false}
     if lhs.hasMore_p != rhs.hasMore_p {return false}
+    if lhs.settled != rhs.settled {return false}
+    if lhs.unsettled != rhs.unsettled {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1567,6 +1620,81 @@ nonisolated extension WireTransferSessionFinished: SwiftProtobuf.Message, SwiftP
   }
 
   package static func ==(lhs: WireTransferSessionFinished, rhs: WireTransferSessionFinished) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferDemand"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}quit_clients\0\u{3}has_more\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.quitClients) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.hasMore_p) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.quitClients.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.quitClients, fieldNumber: 1)
+    }
+    if self.hasMore_p != false {
+      try visitor.visitSingularBoolField(value: self.hasMore_p, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferDemand, rhs: WireTransferDemand) -> Bool {
+    if lhs.quitClients != rhs.quitClients {return false}
+    if lhs.hasMore_p != rhs.hasMore_p {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferNotice: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferNotice"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}client\0\u{1}session\0\u{1}number\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.client) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.session) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.client.isEmpty {
+      try visitor.visitSingularStringField(value: self.client, fieldNumber: 1)
+    }
+    if !self.session.isEmpty {
+      try visitor.visitSingularStringField(value: self.session, fieldNumber: 2)
+    }
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferNotice, rhs: WireTransferNotice) -> Bool {
+    if lhs.client != rhs.client {return false}
+    if lhs.session != rhs.session {return false}
+    if lhs.number != rhs.number {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

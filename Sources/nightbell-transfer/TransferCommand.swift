@@ -76,6 +76,11 @@ struct TransferCommand: ParsableCommand {
             "A file with certificates of authorities, in place of the system's.", valueName: "path"))
     var authorities: String?
 
+    @Flag(
+        help: ArgumentHelp(
+            "A supervisor has started it: descriptor 3 is the connection to it, and descriptor 4 listens."))
+    var supervised = false
+
     @Flag(help: "Be killed when the thread that started it ends.")
     var endsWithParent = false
 
@@ -89,6 +94,9 @@ struct TransferCommand: ParsableCommand {
         ]
         for (name, number) in numbers where !(1...(1 << 50)).contains(number) {
             throw ValidationError("\(name) takes a number from 1 on")
+        }
+        guard !supervised || socket == nil else {
+            throw ValidationError("--socket is not for --supervised")
         }
         guard parallel <= 256 else { throw ValidationError("--parallel takes at most 256") }
     }
@@ -123,7 +131,10 @@ struct TransferCommand: ParsableCommand {
             let signals = try Self.signals()
             let loop = try Self.loop()
             let engine = try TransferEngine(loop, engineConfiguration)
-            let server = try TransferServer(loop, engine, listener: listener, signals: signals.rawValue)
+            let supervisor =
+                supervised ? try SupervisorLink(loop, engine, try Self.inheritedSocket(3)) : nil
+            let server = try TransferServer(
+                loop, engine, listener: listener, supervisor: supervisor, signals: signals.rawValue)
             try server.run()
             withExtendedLifetime(signals) {}
         } catch {
@@ -134,8 +145,15 @@ struct TransferCommand: ParsableCommand {
     private func listener() throws(TransferError) -> SeqPacketSocket {
         do throws(SystemError) {
             if let socket { return try SeqPacketSocket.listen(path: socket, mode: 0o600) }
-            let descriptor: CInt = 3
-            _ = try systemCall("descriptor 3") { clinux_set_close_on_exec(descriptor, 1) }
+        } catch {
+            throw .system(error)
+        }
+        return try Self.inheritedSocket(supervised ? 4 : 3)
+    }
+
+    private static func inheritedSocket(_ descriptor: CInt) throws(TransferError) -> SeqPacketSocket {
+        do throws(SystemError) {
+            _ = try systemCall("descriptor \(descriptor)") { clinux_set_close_on_exec(descriptor, 1) }
             return SeqPacketSocket(adopting: OwnedDescriptor(adopting: descriptor))
         } catch {
             throw .system(error)

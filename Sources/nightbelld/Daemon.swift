@@ -140,6 +140,7 @@ final class Daemon: @unchecked Sendable {
         result.memoryPressure = pressureTrigger
         result.pagesOut = settings.pageOut == .on
         result.monitor = monitorProgram
+        result.transfers = transferProgram
         result.declarations = declarations
         result.launchSlots = launchSlots
         result.gateway = gatewayRights

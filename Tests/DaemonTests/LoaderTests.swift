@@ -251,6 +251,8 @@ private func otherValue(for key: Key) -> String {
     case "monitor": "off"
     case "gateway.rights": "read"
     case "monitorProgram": "/opt/monitor"
+    case "transfers": "off"
+    case "transferProgram": "/opt/transfer"
     case "memoryPressure.window": "7s"
     case "launches.retryMaximum": "90s"
     default: key.expected.hasPrefix("a duration") ? "123ms" : "77"

@@ -24,7 +24,7 @@ struct ImportRulesTests {
         "NightbellParking": edge.union(["NightbellCore", "NightbellProfiles", "LinuxSystem"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire", "LinuxSystem",
-            "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf",
+            "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf", "TransferWire",
         ]),
         "MachineMonitor": edge.union([
             "CAudio", "CMachine", "CSystemd", "CUdev", "EventHandlers", "EventLoop", "LinuxSystem",
@@ -48,7 +48,9 @@ struct ImportRulesTests {
         "NightbellNIO": edge.union([
             "NightbellCore", "NightbellParking", "NIOCore", "NIOPosix", "NIOTLS",
         ]),
-        "Nightbell": edge.union(["NightbellWire", "LinuxSystem", "SwiftProtobuf", "DequeModule"]),
+        "Nightbell": edge.union([
+            "NightbellWire", "LinuxSystem", "SwiftProtobuf", "TransferWire", "DequeModule",
+        ]),
         "DaemonConfiguration": [
             "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
         ],

@@ -17,11 +17,15 @@ extension ScriptedClient {
         "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-",
         "observe NAME significant|foreground", "observe NAME region LATITUDE LONGITUDE RADIUS",
         "observe NAME accessory|bluetooth|characteristic PATH",
+        "transfers SESSION", "download SESSION NAME ADDRESS", "upload SESSION NAME DESCRIPTOR ADDRESS",
+        "authorize SESSION NAME VALUE", "cancel-transfers SESSION", "transfer-tasks SESSION",
+        "end-transfers SESSION", "keep-transfers DIRECTORY",
         "stop-observing NAME", "clear-keepalive", "begin NAME", "end NAME", "remaining", "media",
         "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
         "hang-wake [MS]",
-        "hang-enter [MS]", "hang-keepalive [MS]", "unhang", "spin MS", "grow MIB", "lock PATH", "stop",
+        "hang-enter [MS]", "hang-keepalive [MS]", "hang-transfer [MS]", "unhang", "spin MS", "grow MIB",
+        "lock PATH", "stop",
         "crash", "end-main-thread",
         "exit CODE", "echo TEXT", "save-state [TEXT]", "hibernate", "pid", "help",
     ]
@@ -52,6 +56,13 @@ extension ScriptedClient {
             return try useDescriptor(command, arguments)
         case "auto-read", "auto-echo", "task-in-wake", "not-idle", "unhang":
             return try behave(command, arguments)
+        case "transfers", "download", "upload", "authorize", "cancel-transfers", "transfer-tasks",
+            "end-transfers":
+            return try transfer(command, arguments)
+        case "keep-transfers":
+            let directory = try arguments.text(0)
+            state.withLock { $0.keptIn = directory }
+            return ""
         case "keep-alive-option":
             guard let options = TCPKeepAlive(of: try descriptor(try arguments.text(0))) else { return "none" }
             return (options.isOn ? "on" : "off")
@@ -61,7 +72,7 @@ extension ScriptedClient {
             return try delegateOrTell(command, arguments)
         case "spin", "grow", "lock", "stop", "crash", "end-main-thread", "exit":
             return try live(command, arguments)
-        case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive":
+        case "hang-prepare", "hang-wake", "hang-enter", "hang-keepalive", "hang-transfer":
             let moment = Moment(rawValue: String(command.dropFirst("hang-".count))) ?? .wake
             let milliseconds = words.isEmpty ? 3_600_000 : try arguments.number(0)
             state.withLock { $0.hangs[moment] = milliseconds }

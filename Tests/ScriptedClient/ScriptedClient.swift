@@ -24,6 +24,10 @@ final class ScriptedClient: Sendable {
         var descriptors: [String: CInt] = [:]
         var parked: [String: ParkedSocket] = [:]
         var tasks: [String: BackgroundTask] = [:]
+        /// By identifier.
+        var transfers: [String: TransferSession] = [:]
+        /// Files are kept there; nil: they are not.
+        var keptIn: String?
         var readsByItself = false
         var echoes = false
         /// Reports input in hexadecimal digits, too.
@@ -39,7 +43,7 @@ final class ScriptedClient: Sendable {
         var releases = 0
     }
 
-    enum Moment: String, CaseIterable { case prepare, wake, enter, keepalive }
+    enum Moment: String, CaseIterable { case prepare, wake, enter, keepalive, transfer }
 
     let state = Monitor(State())
     /// The number of lines written. It is counted because the thread sanitizer takes a value without a size for its
@@ -155,6 +159,7 @@ final class ScriptedClient: Sendable {
                 "observed \(occurrence.name) \(words(occurrence.kind))"
                     + (occurrence.isSimulated ? " simulated" : ""))
         }
+        for session in wake.finishedTransfers { say("finished-transfers \(session)") }
         if state.withLock({ $0.beginsTaskInWake }) { beginTaskInWake(wake) }
         if state.withLock({ $0.readsByItself }) {
             for event in wake.sockets { drain(event.socket) }
@@ -170,6 +175,7 @@ final class ScriptedClient: Sendable {
         case .connected(let node): "connected" + (node.isEmpty ? "" : " \(node)")
         case .disconnected: "disconnected"
         case .value(let value): "value \(value)"
+        case .finished: "finished"
         }
     }
 
@@ -199,7 +205,7 @@ final class ScriptedClient: Sendable {
     }
 
     /// Hangs if the script says so, until the time is over or `unhang` comes.
-    private func hang(_ moment: Moment) {
+    func hang(_ moment: Moment) {
         let (milliseconds, releases) = state.withLock { ($0.hangs.removeValue(forKey: moment), $0.releases) }
         guard let milliseconds else { return }
         let deadline = BootClock.now() + Int64(milliseconds) * 1_000_000

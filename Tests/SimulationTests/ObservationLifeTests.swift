@@ -8,7 +8,7 @@ struct ObservationLifeTests {
     static let mutations: [Mutation] = [
         .observesUndeclared, .observesInBackground, .tellsOtherObservers, .forgetsOccurrences,
         .takesUnknownForAbsent, .forgetsObservers, .relaunchesQuitForAnything, .restoresWithoutObservations,
-        .restoresUnknownObservations,
+        .restoresUnknownObservations, .repeatsTransfers, .forgetsTransfers,
     ]
     private static let seeds = 0..<200 as Range<UInt64>
     private static let steps = 400

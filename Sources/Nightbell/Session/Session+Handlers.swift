@@ -120,6 +120,7 @@ extension Session {
             if wake.reasons.contains(.fetch) {
                 handlers.fetch(Fetch(budget: wake.fetchBudget, wakeID: wake.id, session: self))
             }
+            if wake.reasons.contains(.transfer) { holdTransfers(wake) }
             handled(wake, connection)
         case .keepAlive:
             runKeepAliveHandler()
@@ -150,6 +151,38 @@ extension Session {
         case .restored(let context): handlers.restored(context)
         }
         return true
+    }
+
+    /// The results are handled by the threads of the sessions, which may take longer than the wake.
+    private func holdTransfers(_ wake: Wake) {
+        for identifier in wake.finishedTransfers {
+            if let link = transfers.withLock({ $0[identifier]?.link }) {
+                link.wake()
+            } else {
+                awaitTransfers(identifier)
+            }
+        }
+    }
+
+    /// A process that was launched for a session needs time to make it.
+    private func awaitTransfers(_ identifier: String) {
+        guard awaitedTransfers.withLock({ $0[identifier] == nil }) else { return }
+        let expired: @Sendable (BackgroundTask, Duration) -> Void = { [weak self] _, _ in
+            self?.endAwaiting(identifier)
+        }
+        let answer = try? request(.beginTask(name: "transfers \(identifier)", expired: expired))
+        guard case .task(let task)? = answer, task.isValid else { return }
+        awaitedTransfers.withLock { $0[identifier] = task }
+        // It may be made at this moment, and holds the client itself then.
+        guard let link = transfers.withLock({ $0[identifier]?.link }) else { return }
+        link.wake()
+        endAwaiting(identifier)
+    }
+
+    /// The session is made, or never will be.
+    func endAwaiting(_ identifier: String) {
+        guard let task = awaitedTransfers.withLock({ $0.removeValue(forKey: identifier) }) else { return }
+        _ = try? request(.endTask(task))
     }
 
     private func runKeepAliveHandler() {

@@ -39,7 +39,11 @@ final class Session: Sendable {
     private let identifier: String
     /// The client is an unmodified program, which nothing is announced to.
     let isForProgram: Bool
-    private let requestTimeout: Int64
+    let requestTimeout: Int64
+    /// By their identifiers.
+    let transfers = Monitor<[String: WeakTransferLink]>([:])
+    /// The process was woken for sessions that it has yet to make: it is not to be suspended before, by their identifiers.
+    let awaitedTransfers = Monitor<[String: BackgroundTask]>([:])
     private let forkMark: ForkMark
 
     init(_ configuration: Client.Configuration, _ handlers: Client.Handlers) throws(NightbellError) {

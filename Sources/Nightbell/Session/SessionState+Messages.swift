@@ -100,6 +100,7 @@ extension SessionState {
             case .location: wake.reasons.insert(.location)
             case .device: wake.reasons.insert(.device)
             case .bluetooth: wake.reasons.insert(.bluetooth)
+            case .transfer: wake.reasons.insert(.transfer)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

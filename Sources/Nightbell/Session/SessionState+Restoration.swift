@@ -59,7 +59,8 @@ extension SessionState {
         case (.hello, .welcome(let welcome)):
             self.welcome = Welcome(
                 minimumKeepAliveTimeout: .wireMilliseconds(welcome.minimumKeepAliveTimeoutMs),
-                suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs))
+                suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs),
+                transferSocket: welcome.transferSocket)
             // Another supervisor may not know which client this one has launched.
             if !welcome.identifier.isEmpty { hello.identifier = welcome.identifier }
         case (.hello, .error(let error)):

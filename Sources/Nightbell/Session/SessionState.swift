@@ -53,6 +53,8 @@ package struct SessionState {
         package var minimumKeepAliveTimeout: Duration = .zero
         package var suspension = ""
         package var wakeBudget: Duration = .zero
+        /// Empty: there are no transfers.
+        package var transferSocket = ""
     }
 
     package static let firstPause: Int64 = 50_000_000

@@ -25,8 +25,26 @@ package enum Fact: Sendable, Equatable {
     case characteristic(String, [UInt8])
     /// The observed accessories that are known to be attached or not, by name.
     case accessories([String: Presence])
+    /// All transfers of a session are finished, or one needs credentials.
+    case transfers(EndedTransfers)
     /// The clients of a user that have media.
     case media(of: UserID, Knowledge<MediaFact>)
+}
+
+/// The end of the transfers of a session, or their stop for credentials.
+package struct EndedTransfers: Sendable, Hashable {
+    package var user: UserID
+    package var client: ClientIdentifier
+    package var session: String
+    /// Counts the ends of the session, from 1 on.
+    package var number: UInt64
+
+    package init(of user: UserID, _ client: ClientIdentifier, session: String, number: UInt64) {
+        self.user = user
+        self.client = client
+        self.session = session
+        self.number = number
+    }
 }
 
 /// A value that may not be known.

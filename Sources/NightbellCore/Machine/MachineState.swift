@@ -102,6 +102,8 @@ extension Supervision {
             learnValue(path, value, at: now, into: &actions)
         case .accessories(let accessories):
             learnAccessories(accessories, at: now, into: &actions)
+        case .transfers(let ended):
+            learnTransfers(ended, at: now, into: &actions)
         case .media(let user, let media):
             learnMedia(of: user, media, at: now, into: &actions)
         }

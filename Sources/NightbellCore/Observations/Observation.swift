@@ -8,14 +8,18 @@ package enum Subject: Sendable, Hashable {
     case characteristic(String)
     /// That a device is attached and detached: its name below `/dev`.
     case accessory(String)
+    /// That all transfers of the client's session with this identifier are finished, or that one needs credentials.
+    case transfers(session: String)
 
     package static let longestPath = 255
 
+    /// Empty: none is needed.
     package var mode: Modes {
         switch self {
         case .location, .region: .location
         case .bluetoothDevice, .characteristic: .bluetoothCentral
         case .accessory: .externalAccessory
+        case .transfers: []
         }
     }
 
@@ -24,6 +28,7 @@ package enum Subject: Sendable, Hashable {
         case .location, .region: .location
         case .bluetoothDevice, .characteristic: .bluetooth
         case .accessory: .device
+        case .transfers: .transfer
         }
     }
 
@@ -31,7 +36,7 @@ package enum Subject: Sendable, Hashable {
     var wakes: Bool {
         switch self {
         case .location(let service): service.kind != .foreground
-        case .region, .bluetoothDevice, .characteristic, .accessory: true
+        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers: true
         }
     }
 
@@ -42,10 +47,10 @@ package enum Subject: Sendable, Hashable {
         case accessory
     }
 
-    /// nil: only the location is observed for it.
+    /// nil: the monitor observes the location for it, or nothing.
     var pathKind: PathKind? {
         switch self {
-        case .location, .region: nil
+        case .location, .region, .transfers: nil
         case .bluetoothDevice: .bluetoothDevice
         case .characteristic: .characteristic
         case .accessory: .accessory
@@ -56,7 +61,7 @@ package enum Subject: Sendable, Hashable {
     var launches: Bool {
         switch self {
         case .location(let service): service.kind == .significantChange
-        case .region, .bluetoothDevice, .characteristic, .accessory: true
+        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers: true
         }
     }
 
@@ -64,6 +69,7 @@ package enum Subject: Sendable, Hashable {
     func permits(_ occurrence: Occurrence) -> Bool {
         switch (self, occurrence) {
         case (.location, .moved), (.region, .entered), (.region, .exited), (.characteristic, .value): true
+        case (.transfers, .finished): true
         case (.bluetoothDevice, .connected), (.bluetoothDevice, .disconnected): true
         case (.accessory, .connected), (.accessory, .disconnected): true
         default: false
@@ -107,6 +113,8 @@ package enum Occurrence: Sendable, Hashable {
     case disconnected
     /// The latest value of a characteristic.
     case value([UInt8])
+    /// The transfers of a session.
+    case finished
 
     /// In bytes.
     package static let longestNode = 255
@@ -120,6 +128,8 @@ package struct Observation: Sendable, Equatable {
         case position(Position, at: Instant)
         case inside(Bool)
         case presence(Presence)
+        /// The number of the last end of a session that was reported.
+        case finish(UInt64)
     }
 
     /// The latest occurrence.

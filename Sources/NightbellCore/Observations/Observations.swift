@@ -40,7 +40,7 @@ package struct Observations: Sendable, Equatable {
         switch subject {
         case .bluetoothDevice(let path): bluetooth[path]
         case .accessory(let name): accessories[name]
-        case .location, .region, .characteristic: nil
+        case .location, .region, .characteristic, .transfers: nil
         }
     }
 
@@ -104,7 +104,7 @@ package struct Observations: Sendable, Equatable {
             case .path(.bluetoothDevice(let path)): new.bluetoothDevices.append(path)
             case .path(.characteristic(let path)): new.characteristics.append(path)
             case .path(.accessory(let name)): new.accessories.append(name)
-            case .path(.location), .path(.region): break
+            case .path(.location), .path(.region), .path(.transfers): break
             }
         }
         new.bluetoothDevices.sort()

@@ -151,6 +151,7 @@ extension Supervision {
             case .location(let service): .location(service.demand(settings.location))
             case .region(let region): .location(region.demand)
             case .bluetoothDevice, .characteristic, .accessory: .path(observation.subject)
+            case .transfers: nil
             }
         }
     }
@@ -205,6 +206,16 @@ extension Supervision {
         compare(.value(subject, value), observations.observers[subject] ?? [], at: now, into: &actions)
     }
 
+    /// The transfer process reports the last end of a session again whenever it starts, until the client has taken the results.
+    mutating func learnTransfers(
+        _ ended: EndedTransfers, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard let owner = owners[ended.client], owner.user == ended.user, let client = owner.client else {
+            return
+        }
+        compare(.transfers(ended), [client.slot], at: now, into: &actions)
+    }
+
     mutating func compareAllPositions(at now: Instant, into actions: inout ActionBuffer) {
         observations.movementDue = nil
         compare(.position, observations.table.slots, at: now, into: &actions)
@@ -216,6 +227,15 @@ extension Supervision {
         case presence
         /// A characteristic has notified.
         case value(Subject, [UInt8])
+        case transfers(EndedTransfers)
+
+        /// Whether it is remembered for a client that is not to be told at present: it is reported once.
+        fileprivate var isRemembered: Bool {
+            switch self {
+            case .position, .presence, .value: false
+            case .transfers: true
+            }
+        }
     }
 
     /// A new state of a subject, and what has happened to it.
@@ -235,13 +255,14 @@ extension Supervision {
             let client = ClientID(id)
             for index in observations.table[slot].indices {
                 let observation = observations.table[slot][index]
-                guard isWanted(observation.subject, client) else { continue }
+                guard comparison.isRemembered || isWanted(observation.subject, client) else { continue }
                 let change =
                     switch comparison {
                     case .position: movement(of: observation, at: elapsed(at: now))
                     case .presence: change(of: observation)
                     case .value(observation.subject, let value): Change(occurrence: .value(value))
                     case .value: Change?.none
+                    case .transfers(let ended): end(ended, of: observation, client)
                     }
                 guard let change else { continue }
                 if let known = change.known { observations.table[slot][index].known = known }
@@ -256,10 +277,21 @@ extension Supervision {
         }
     }
 
+    private func end(
+        _ ended: EndedTransfers, of observation: Observation, _ client: ClientID
+    ) -> Change? {
+        guard observation.subject == .transfers(session: ended.session) else { return nil }
+        if case .finish(let known) = observation.known, known >= ended.number, !mutated(.repeatsTransfers) {
+            return nil
+        }
+        let isForgotten = clients[client.id].lifecycle.isDormant && mutated(.forgetsTransfers)
+        return Change(known: .finish(ended.number), occurrence: isForgotten ? nil : .finished)
+    }
+
     /// A device of which nothing is reported is unknown, which is not absent.
     private func change(of observation: Observation) -> Change? {
         guard let presence = observations.presence(of: observation.subject) else {
-            let isDevice = observation.subject.mode != .location && observation.known != nil
+            let isDevice = observation.subject.pathKind != nil && observation.known != nil
             return isDevice && mutated(.takesUnknownForAbsent)
                 ? Change(known: .presence(.absent), occurrence: .disconnected) : nil
         }
@@ -289,7 +321,7 @@ extension Supervision {
             return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
         case (.location, _):
             return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
-        case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _):
+        case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _), (.transfers, _):
             return nil
         }
     }

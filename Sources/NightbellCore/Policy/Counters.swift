@@ -37,6 +37,8 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case wakesLocation
     case wakesBluetooth
     case wakesDevice
+    /// The transfers of a session are finished.
+    case wakesTransfer
 
     static func overrun(of step: Step) -> Counter {
         switch step {

@@ -23,6 +23,7 @@ package struct LogLimiter {
         case locks = "clients that sleep with file locks held"
         case state = "state that cannot be written"
         case monitor = "the monitor of the machine"
+        case transfers = "transfer processes"
     }
 
     /// For one user, or for messages that concern no user.

@@ -187,6 +187,8 @@ extension Supervisor {
             if case .saveState(let message) = body { context.state = Array(message.state) }
             switch ClientMessage.make(body, longestName: Self.longestName) {
             case .success(let message):
+                // Its socket is there when the client is answered.
+                if case .observe(_, .transfers) = message { serveTransfers(of: connection.credentials.uid) }
                 feed(.message(message, from: client.id, key), &context)
                 // A request has cancelled the suspension. Any other message was sent before it was stopped, or
                 // shows that it runs.

@@ -158,6 +158,7 @@ extension Supervisor {
         welcome.suspension = suspensionMethod(of: client, record).rawValue
         if record.saidIdentifier != nil { welcome.identifier = record.identifier }
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
+        if let socket = transferSocket(of: connection.credentials.uid) { welcome.transferSocket = socket }
         var descriptors: [CInt] = []
         if let word = record.wakeWord {
             welcome.wakeWord = UInt32(word.index)

@@ -133,6 +133,7 @@ extension WakeReasons {
         if contains(.location) { reasons.append(.location) }
         if contains(.device) { reasons.append(.device) }
         if contains(.bluetooth) { reasons.append(.bluetooth) }
+        if contains(.transfer) { reasons.append(.transfer) }
         return reasons
     }
 
@@ -152,6 +153,7 @@ extension WakeReasons {
         if contains(.location) { names.append("location") }
         if contains(.device) { names.append("device") }
         if contains(.bluetooth) { names.append("Bluetooth") }
+        if contains(.transfer) { names.append("transfer") }
         return names.joined(separator: ", ")
     }
 }

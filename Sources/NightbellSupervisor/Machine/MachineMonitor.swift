@@ -24,7 +24,7 @@ struct MachineMonitor {
         var isTemporary = false
     }
 
-    var process: MonitorProcess?
+    var process: HelperProcess?
     /// The last demand sent.
     var demand = WireMonitorDemand()
     /// The part of that demand that is about the subjects of observations.
@@ -38,8 +38,7 @@ struct MachineMonitor {
     /// It has been said that the machine is not observed.
     var isReportedMissing = false
 
-    /// When it is started again.
-    private(set) var restartAt: Instant?
+    var history = HelperHistory()
     /// When it ends, because no client needs it.
     var idleUntil: Instant?
     /// When it must have read what was unread when a demand was sent.
@@ -52,43 +51,24 @@ struct MachineMonitor {
     var heardAt = Instant(nanoseconds: .min)
     /// When to look whether it still runs.
     var checkAt: Instant?
-    /// Consecutive ends soon after the start.
-    private(set) var failures = 0
-    private var reportsUntil = Instant(nanoseconds: .min)
-    private var reports = 0
-
     /// Reports handled in a turn; the rest waits for the next one.
     static let reportsPerTurn = 32
-    /// A monitor that sends more in a second is replaced. Its sources merge what comes faster.
-    private static let reportsPerSecond = 1_000
     /// How long it is kept when no client needs it.
     static let idleTime: Duration = .seconds(10)
     /// How long it may take to read a demand.
     static let readingTime: Duration = .seconds(5)
     /// Between demands.
     static let demandPause: Duration = .milliseconds(100)
-    /// One that has run this long is replaced at once.
-    private static let settled: Duration = .seconds(10)
-    private static let retry: Duration = .milliseconds(250)
-    private static let retryMaximum: Duration = .seconds(60)
     /// After this many failures in a row the facts of one that cannot run count as unavailable.
     static let failuresUntilUnavailable = 3
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        [process == nil && isNeeded ? restartAt : nil, idleUntil, mustReadBy, demandHeldUntil, checkAt]
-            .compactMap(\.self).min()
-    }
-
-    func mayStart(at now: Instant) -> Bool { restartAt.map { now >= $0 } ?? true }
-
-    /// It has ended, or could not be started. `startedAt`: nil, it could not.
-    mutating func noteFailure(startedAt: Instant?, at now: Instant) {
-        if let startedAt, now >= startedAt + Self.settled { failures = 0 }
-        var pause = Self.retry
-        for _ in 0..<failures where pause < Self.retryMaximum { pause = min(pause * 2, Self.retryMaximum) }
-        failures += 1
-        restartAt = now + pause
+        [
+            process == nil && isNeeded ? history.restartAt : nil, idleUntil, mustReadBy, demandHeldUntil,
+            checkAt,
+        ]
+        .compactMap(\.self).min()
     }
 
     /// For status reports.
@@ -113,16 +93,6 @@ struct MachineMonitor {
         nextDemand = nil
         demandHeldUntil = nil
         idleUntil = nil
-    }
-
-    /// Counts a report; false: there are too many.
-    mutating func admitReport(at now: Instant) -> Bool {
-        if now >= reportsUntil {
-            reportsUntil = now + .seconds(1)
-            reports = 0
-        }
-        reports += 1
-        return reports <= Self.reportsPerSecond
     }
 }
 

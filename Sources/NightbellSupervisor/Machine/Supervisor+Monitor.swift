@@ -34,7 +34,7 @@ extension Supervisor {
         self[id].checkAt = nil
         guard let demand else { return endIdleMonitor(id) }
         self[id].idleUntil = nil
-        if self[id].process == nil, self[id].mayStart(at: now) { startMonitor(id, program) }
+        if self[id].process == nil, self[id].history.mayStart(at: now) { startMonitor(id, program) }
         guard let process = self[id].process else { return }
         if let limit = self[id].mustReadBy, now >= limit {
             self[id].mustReadBy = nil
@@ -58,7 +58,7 @@ extension Supervisor {
 
     /// Has a monitor that has been silent for long say something: it may hang. That is done in turns that have another reason;
     /// only facts that something is held up by have their own, because nothing else may happen until they change.
-    private func checkMonitor(_ id: MonitorID, _ process: MonitorProcess) {
+    private func checkMonitor(_ id: MonitorID, _ process: HelperProcess) {
         guard self[id].mustReadBy == nil else { return }
         let due = self[id].heardAt + configuration.monitorSilence
         guard now >= due else {
@@ -141,7 +141,11 @@ extension Supervisor {
     private func startMonitor(_ id: MonitorID, _ program: MonitorProgram) {
         monitorsStarted += 1
         do {
-            let process = try MonitorProcess(program, number: monitorsStarted, at: now, loop)
+            let process = try HelperProcess(
+                program, number: monitorsStarted,
+                tokens: (
+                    WatchToken(.monitor, id: monitorsStarted), WatchToken(.monitorExit, id: monitorsStarted)
+                ), at: now, loop)
             FaultInjection.point("after the monitor is started")
             self[id].process = process
             self[id].problem = ""
@@ -160,7 +164,7 @@ extension Supervisor {
     }
 
     /// It has ended by itself, or its program could not be executed.
-    private func monitorEnded(_ id: MonitorID, _ process: MonitorProcess) {
+    private func monitorEnded(_ id: MonitorID, _ process: HelperProcess) {
         endingMonitors.append(process)
         process.kill()
         let problem = process.problem()
@@ -173,7 +177,7 @@ extension Supervisor {
     private func monitorFailed(
         _ id: MonitorID, _ reason: String, startedAt: Instant?, canRun: Bool = true
     ) {
-        self[id].noteFailure(startedAt: startedAt, at: now)
+        self[id].history.noteFailure(startedAt: startedAt, at: now)
         self[id].problem = reason
         self[id].reset()
         log(.monitor, .warning, "\(id) is replaced: \(reason)")
@@ -181,7 +185,7 @@ extension Supervisor {
             id == .machine || id == .session(connection.credentials.uid)
         }
         forgetFacts(of: id)
-        guard self[id].failures >= MachineMonitor.failuresUntilUnavailable else { return }
+        guard self[id].history.failures >= MachineMonitor.failuresUntilUnavailable else { return }
         switch id {
         case .machine:
             // Facts of one that runs and ends are unknown: others may make it end, and another one may live.
@@ -255,7 +259,7 @@ extension Supervisor {
                         let report = try? WireMonitorReport(serializedBytes: packet.bytes),
                         report.isWithinLimits
                     else { return replaceMonitor(id, "it sends what is no report") }
-                    guard self[id].admitReport(at: now) else {
+                    guard self[id].history.admitReport(at: now) else {
                         return replaceMonitor(id, "it sends too much")
                     }
                     self[id].heardAt = now
@@ -406,7 +410,7 @@ extension Fact {
     /// Whether it is about the subject of an observation, which is only for its clients to know.
     fileprivate var isObserved: Bool {
         switch self {
-        case .position, .bluetooth, .characteristic, .accessories: true
+        case .position, .bluetooth, .characteristic, .accessories, .transfers: true
         case .network, .power, .sleepImminent, .resumed, .wallClock, .shortage, .unlocked, .media: false
         }
     }
@@ -430,6 +434,7 @@ extension Fact {
         case .bluetooth(let devices): "Bluetooth: " + Self.text(of: devices)
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
         case .accessories(let accessories): "accessories: " + Self.text(of: accessories)
+        case .transfers(let ended): "the transfers \(ended.session) of \(ended.client) are finished"
         case .media(let user, .known(let media)):
             media.streaming.map { "\($0.count) clients of uid \(user) stream" }
                 ?? "\(media.playing.count) clients of uid \(user) say that they play (MPRIS)"

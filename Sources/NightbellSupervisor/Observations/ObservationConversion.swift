@@ -48,6 +48,9 @@ extension Subject {
         case .accessory(let name)?:
             guard Self.isDeviceName(name) else { return nil }
             self = .accessory(name)
+        case .transfers(let session)?:
+            guard (1...Self.longestPath).contains(session.utf8.count) else { return nil }
+            self = .transfers(session: session)
         case nil:
             return nil
         }
@@ -99,6 +102,7 @@ extension Subject {
             case .bluetoothDevice(let path): $0.bluetoothDevice = path
             case .characteristic(let path): $0.characteristic = path
             case .accessory(let name): $0.accessory = name
+            case .transfers(let session): $0.transfers = session
             }
         }
     }
@@ -148,6 +152,7 @@ extension Occurrence {
         case .value(let value)?:
             guard value.count <= Self.longestValue else { return nil }
             self = .value(Array(value))
+        case .finished?: self = .finished
         case nil: return nil
         }
     }
@@ -163,6 +168,7 @@ extension Occurrence {
             case .connected(let node): $0.connected = node
             case .disconnected: $0.disconnected = .init()
             case .value(let value): $0.value = value.asField
+            case .finished: $0.finished = .init()
             }
         }
     }
@@ -176,6 +182,7 @@ extension Occurrence {
         case .connected(let node): node.isEmpty ? "connected" : "connected as \(node)"
         case .disconnected: "disconnected"
         case .value(let value): "a value of \(value.count) bytes"
+        case .finished: "finished"
         }
     }
 }

@@ -13,6 +13,7 @@ enum ObservationRecordBytes {
                     if let known = observation.known {
                         $0.known = known.occurrence.wire().record.asField
                         $0.knownAtNs = known.at?.nanoseconds ?? 0
+                        $0.knownNumber = known.number
                     }
                     if let latest = observation.latest {
                         let occurrence = latest.occurrence.wire(isSimulated: latest.isSimulated)
@@ -33,7 +34,8 @@ enum ObservationRecordBytes {
             guard let subject = Subject(observe) else { continue }
             var observation = Observation(name: observe.name, subject)
             if let known = Occurrence(try WireOccurrence(key, Array(stored.known))) {
-                observation.known = Observation.Known(known, at: Instant(nanoseconds: stored.knownAtNs))
+                observation.known = Observation.Known(
+                    known, at: Instant(nanoseconds: stored.knownAtNs), number: stored.knownNumber)
             }
             let latest = try WireOccurrence(key, Array(stored.latest))
             if let occurrence = Occurrence(latest) {
@@ -55,6 +57,7 @@ extension Observation.Known {
         case .inside(let isInside): isInside ? .entered : .exited
         case .presence(.absent): .disconnected
         case .presence(.present(let node)): .connected(node: node)
+        case .finish: .finished
         }
     }
 
@@ -62,14 +65,17 @@ extension Observation.Known {
         if case .position(_, let at) = self { at } else { nil }
     }
 
+    fileprivate var number: UInt64 { if case .finish(let number) = self { number } else { 0 } }
+
     /// nil: nothing is known after that.
-    fileprivate init?(_ occurrence: Occurrence, at instant: Instant) {
+    fileprivate init?(_ occurrence: Occurrence, at instant: Instant, number: UInt64) {
         switch occurrence {
         case .moved(let position): self = .position(position, at: instant)
         case .entered: self = .inside(true)
         case .exited: self = .inside(false)
         case .connected(let node): self = .presence(.present(node: node))
         case .disconnected: self = .presence(.absent)
+        case .finished: self = .finish(number)
         case .value: return nil
         }
     }

@@ -5,7 +5,10 @@ extension Supervisor {
     /// Persists the changes of the events just handled, before their actions are carried out.
     func persist() {
         let identifiers = ask { $0.changedOwnerships }
-        if !identifiers.isEmpty { rememberOwnership(identifiers) }
+        if !identifiers.isEmpty {
+            rememberOwnership(identifiers)
+            cancelTransfers(ofQuit: identifiers)
+        }
         noteChangedFetches()
         guard var journal else { return supervision.dropChanges() }
         supervision.persistChanges(in: &journal)

@@ -5,6 +5,8 @@ struct Facts {
     var position: Position?
     var bluetooth: [String: Presence] = [:]
     var accessories: [String: Presence] = [:]
+    /// The number of the last end of each client's transfers, by its index; it outlives supervisors.
+    var finishes: [Int: UInt64] = [:]
 
     /// Two are 111 m apart, the third is 11 km away, and the last says next to nothing.
     static let positions: [Position] = [
@@ -17,12 +19,14 @@ struct Facts {
     static let device = "/org/bluez/hci0/dev_1"
     static let characteristic = "/org/bluez/hci0/dev_1/service1/char1"
     static let accessory = "/dev/serial/by-id/one"
+    static let session = "issues"
 
     static let subjects: [Subject] =
         [
             .location(LocationService(.significantChange)),
             .location(LocationService(.foreground, distance: 50)),
             .bluetoothDevice(device), .characteristic(characteristic), .accessory(accessory),
+            .transfers(session: session),
         ] + positions.prefix(1).compactMap { Region(centre: $0, radius: 1_000) }.map(Subject.region)
 }
 
@@ -57,6 +61,7 @@ extension Subject {
 extension ObservationLife {
     static let reasons: [(reason: WakeReasons, counter: Counter)] = [
         (.location, .wakesLocation), (.bluetooth, .wakesBluetooth), (.device, .wakesDevice),
+        (.transfer, .wakesTransfer),
     ]
 
     /// Counts those of this turn, delivered or not: a wake that is repeated after a death counts again.
@@ -74,7 +79,7 @@ extension ObservationLife {
 extension ObservationLife {
     mutating func change() -> Event {
         let isKnown = !random.once(in: 5)
-        switch random.below(5) {
+        switch random.below(6) {
         case 0, 1:
             let position = Facts.positions[random.below(Facts.positions.count)]
             return .fact(.position(isKnown ? position : nil))
@@ -85,9 +90,22 @@ extension ObservationLife {
             let presence: Presence =
                 random.once(in: 2) ? .absent : .present(node: "/dev/ttyACM\(random.below(2))")
             return .fact(.accessories(isKnown ? [Facts.accessory: presence] : [:]))
+        case 4:
+            let index = random.below(clients.count)
+            // It may be the same end once more.
+            if facts.finishes[index] == nil || random.once(in: 2) { facts.finishes[index, default: 0] += 1 }
+            return .fact(ended(index))
         default:
             return .fact(.characteristic(Facts.characteristic, [UInt8(random.below(200))]))
         }
+    }
+
+    func ended(_ index: Int) -> Fact {
+        let registration = clients[index].registration
+        return .transfers(
+            EndedTransfers(
+                of: registration.user, registration.identifier, session: Facts.session,
+                number: facts.finishes[index] ?? 0))
     }
 
     mutating func learn(_ fact: Fact) {
@@ -100,6 +118,14 @@ extension ObservationLife {
                 for (name, watch) in clients[index].watches
                 where watch.subject == .characteristic(path) && clients[index].wants(watch.subject) {
                     clients[index].watches[name]?.untold = .value(value)
+                }
+            }
+        case .transfers(let ended):
+            for index in clients.indices where clients[index].registration.identifier == ended.client {
+                for (name, watch) in clients[index].watches
+                where watch.subject == .transfers(session: ended.session) && watch.finish < ended.number {
+                    clients[index].watches[name]?.finish = ended.number
+                    clients[index].watches[name]?.untold = .finished
                 }
             }
         default: break
@@ -153,7 +179,7 @@ extension ObservationLife {
             comparePresence(&watch, facts.bluetooth[path])
         case .accessory(let name):
             comparePresence(&watch, facts.accessories[name])
-        case .characteristic:
+        case .characteristic, .transfers:
             break
         }
     }

@@ -1,7 +1,7 @@
 package import NightbellCore
 
-/// A small world around a core, for the rules of observations alone: clients that observe the machine's location, accessories and
-/// Bluetooth, fall asleep, crash and are quit; devices that come and go, sources that know nothing, and a supervisor that
+/// A small world around a core, for the rules of observations alone: clients that observe the machine's location, accessories,
+/// Bluetooth and transfers, fall asleep, crash and are quit; devices that come and go, sources that know nothing, and a supervisor that
 /// dies, also before it has told what it knows.
 package struct ObservationLife: ~Copyable {
     /// The first violated rule.
@@ -27,6 +27,8 @@ package struct ObservationLife: ~Copyable {
         var position: (known: Position, since: Instant)?
         var isInside: Bool?
         var presence: Presence?
+        /// The number of the last end of the transfers.
+        var finish: UInt64 = 0
         /// The occurrence that its client has to be told.
         var untold: Occurrence?
     }
@@ -370,7 +372,9 @@ package struct ObservationLife: ~Copyable {
             guard let client = self.index(of: snapshot.clients[index].id) else { continue }
             snapshot.clients[index].execution = clients[client].isAsleep ? .stopped : .running
         }
+        let finishes = facts.finishes
         facts = Facts()
+        facts.finishes = finishes
         actions.removeAll()
         do throws(RecoverySnapshotError) {
             core = try Supervision(
@@ -383,7 +387,8 @@ package struct ObservationLife: ~Copyable {
         core.persistChanges(in: &log)
         if random.once(in: 4) { return die() }
         carryOut()
-        turn(events + [.timer])
+        // The transfer process is another one as well, and reports all.
+        turn(events + finishes.keys.sorted().map { .fact(ended($0)) } + [.timer])
     }
 }
 
@@ -394,6 +399,7 @@ extension Subject {
         case .location, .region: .location
         case .bluetoothDevice, .characteristic: .bluetooth
         case .accessory: .device
+        case .transfers: .transfer
         }
     }
 }

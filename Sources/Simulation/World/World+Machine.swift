@@ -80,7 +80,9 @@ extension World {
     mutating func foresee(_ fact: Fact) {
         switch fact {
         case .network(let network): foresee(network)
-        case .power, .wallClock, .shortage, .position, .bluetooth, .characteristic, .accessories: break
+        case .power, .wallClock, .shortage, .position, .bluetooth, .characteristic, .accessories,
+            .transfers:
+            break
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }
             machine.isSleepImminent = true

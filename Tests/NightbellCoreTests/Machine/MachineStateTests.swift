@@ -31,8 +31,8 @@ struct MachineStateTests {
 
     /// The bits of reasons are in the order of their numbers on the wire, and those of modes are stored.
     @Test func numbersDoNotChange() {
-        let reasons: [WakeReasons] = [.fetch, .networkChanged, .location, .device, .bluetooth]
-        #expect(reasons.map(\.rawValue) == [512, 1_024, 2_048, 4_096, 8_192])
+        let reasons: [WakeReasons] = [.fetch, .networkChanged, .location, .device, .bluetooth, .transfer]
+        #expect(reasons.map(\.rawValue) == [512, 1_024, 2_048, 4_096, 8_192, 16_384])
         #expect(Modes.named.map(\.mode.rawValue) == [1, 2, 4, 8, 16, 32, 64])
     }
 }

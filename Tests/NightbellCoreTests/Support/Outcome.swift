@@ -114,6 +114,7 @@ extension WakeReasons {
             (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
             (.fetch, "fetch"), (.networkChanged, "networkChanged"), (.location, "location"),
             (.device, "device"), (.bluetooth, "bluetooth"),
+            (.transfer, "transfer"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

@@ -3,11 +3,10 @@ import Glibc
 import Launching
 import LinuxSystem
 import NightbellCore
-import NightbellWire
 import SwiftProtobuf
 
-/// A process that observes the machine, and the connection to it.
-final class MonitorProcess {
+/// A process beside the supervisor, such as one that observes the machine, and the connection to it.
+final class HelperProcess {
     private var launch: Launch
     private let process: ProcessHandle
     let connection: SeqPacketSocket
@@ -17,8 +16,14 @@ final class MonitorProcess {
     let number: UInt64
     let startedAt: Instant
 
-    /// Starts the program, which has the other end of the connection as its descriptor 3.
-    init(_ program: MonitorProgram, number: UInt64, at now: Instant, _ loop: LoopExecutor) throws {
+    /// Starts the program, which has the other end of the connection as its descriptor 3, and the listener as its
+    /// descriptor 4.
+    ///
+    /// - Parameter tokens: of the connection, and of the end of the process.
+    init(
+        _ program: MonitorProgram, number: UInt64, listener: CInt? = nil,
+        tokens: (readable: WatchToken, exit: WatchToken), at now: Instant, _ loop: LoopExecutor
+    ) throws {
         let identity: ProcessIdentity
         if let given = program.identity { identity = given } else { identity = try ProcessIdentity.own() }
         var order = LaunchOrder(
@@ -28,6 +33,7 @@ final class MonitorProcess {
         )
         let pair = try SeqPacketSocket.pair()
         order.sockets = [LaunchOrder.Socket(pair.second.rawValue, name: "supervisor")]
+        if let listener { order.sockets.append(LaunchOrder.Socket(listener, name: "clients")) }
         let launch = try Launch.begin(order)
         let process = try launch.process.duplicate()
         let connection = pair.separate { ours, theirs in
@@ -35,9 +41,8 @@ final class MonitorProcess {
             return ours
         }
         readable = try loop.watch(
-            connection.rawValue, .read, .persistent, token: WatchToken(.monitor, id: number).rawValue)
-        exit = try loop.watch(
-            process.rawValue, .read, .oneShot, token: WatchToken(.monitorExit, id: number).rawValue)
+            connection.rawValue, .read, .persistent, token: tokens.readable.rawValue)
+        exit = try loop.watch(process.rawValue, .read, .oneShot, token: tokens.exit.rawValue)
         try readable.arm()
         try exit.arm()
         self.launch = consume launch
@@ -55,8 +60,8 @@ final class MonitorProcess {
 
     var pid: pid_t { process.pid }
 
-    /// Sends everything that the supervisor wants to know. False: there is no room, because the process does not read.
-    func send(_ demand: WireMonitorDemand) -> Bool {
+    /// False: there is no room, because the process does not read.
+    func send(_ demand: some SwiftProtobuf.Message) -> Bool {
         do {
             return try connection.send(try demand.serializedBytes() as [UInt8])
         } catch {
@@ -78,6 +83,9 @@ final class MonitorProcess {
         }
     }
 
+    /// Its connection is at its end, which would be reported again and again.
+    func stopReading() { readable.disarm() }
+
     /// Why its program did not run; nil: it did.
     func problem() -> String? {
         guard case .failed(let error) = launch.outcome() else { return nil }
@@ -91,11 +99,14 @@ final class MonitorProcess {
     }
 
     /// Reaps it. False: it has not ended.
-    func reap() -> Bool {
+    func reap() -> Bool { exitStatus() != nil }
+
+    /// Reaps it; nil: it has not ended.
+    func exitStatus() -> ExitStatus? {
         do throws(SystemError) {
-            return try process.exitStatus() != nil
+            return try process.exitStatus()
         } catch {
-            return true
+            return .unknown
         }
     }
 }

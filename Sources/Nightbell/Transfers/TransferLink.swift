@@ -1,0 +1,482 @@
+import Glibc
+import LinuxSystem
+import SwiftProtobuf
+import TransferWire
+
+/// The connection of a session to the transfer process, and the thread that runs its handlers.
+///
+/// There is a connection while the session has tasks, or a request is made: without any the process can end. A thread that waits
+/// for an answer reads, unless another one does. Whatever ends, what was not answered is asked again.
+final class TransferLink: Sendable {
+    /// Something to be handled.
+    private enum Event {
+        case finished(WireTransferFinished, TransferFile?)
+        case needsCredentials(WireTransferChallenge)
+        case progress(WireTransferProgress)
+        case sessionFinished
+    }
+
+    private struct Core {
+        var connection: TransferConnection?
+        /// A thread makes a connection.
+        var isConnecting = false
+        /// A thread has the right to read.
+        var isReading = false
+        var isClosed = false
+        /// A connection is needed, whether there is one or not.
+        var isNeeded = true
+        /// Requests without an answer.
+        var waiting = 0
+        var lastNumber: UInt64 = 0
+        var answers: [UInt64: WireTransferAnswer] = [:]
+        /// Requests that a thread waits for.
+        var expected: Set<UInt64> = []
+        var events: [Event] = []
+        /// Results that were handled, until their release is certain: by the number of the request.
+        var releases: [UInt64: Int64] = [:]
+        var handled: Set<Int64> = []
+        /// The client is not to be suspended.
+        var hold: Hold = .none
+    }
+
+    private enum Hold {
+        case none
+        /// `isOver`: it is to be released at once.
+        case beginning(isOver: Bool)
+        case held(BackgroundTask)
+    }
+
+    private let core = Monitor(Core())
+    private let session: Session
+    private let client: String
+    private let identifier: String
+    private let handlers: TransferSession.Handlers
+
+    /// How long the client is held awake without anything to do, in milliseconds: results follow each other.
+    private static let idleHold: CInt = 2_000
+    private static let firstPause: Int64 = 50_000_000
+    private static let longestPause: Int64 = 5_000_000_000
+
+    init(_ session: Session, _ client: String, _ identifier: String, _ handlers: TransferSession.Handlers) {
+        self.session = session
+        self.client = client
+        self.identifier = identifier
+        self.handlers = handlers
+    }
+
+    /// Connects, and starts the thread.
+    func start() throws(NightbellError) {
+        var patience = Patience(session.requestTimeout, from: BootClock.now())
+        while try !connect(), let slice = patience.next(at: BootClock.now()) {
+            pause(min(slice, Self.firstPause))
+        }
+        guard core.withLock({ $0.connection != nil }) else {
+            throw NightbellError(.requestTimedOut, "no transfer process has answered")
+        }
+        let code = Thread.start { [self] in run() }
+        guard code == 0 else {
+            throw NightbellError(.system, SystemError(code: code, call: "pthread_create"))
+        }
+    }
+
+    /// Ends the thread, and the connection.
+    func close() {
+        let connection = core.withLock { core in
+            core.isClosed = true
+            core.isNeeded = false
+            return core.connection
+        }
+        connection?.shutDown()
+        core.changed()
+        release()
+    }
+
+    // MARK: The connection
+
+    /// False: try again later.
+    private func connect() throws(NightbellError) -> Bool {
+        let mayConnect = core.withLock { core in
+            guard core.connection == nil, !core.isConnecting, !core.isClosed else { return false }
+            core.isConnecting = true
+            return true
+        }
+        guard mayConnect else { return core.withLock { $0.connection != nil } }
+        let opened: (connection: TransferConnection, answer: WireTransferAnswer)?
+        do throws(NightbellError) {
+            opened = try open()
+        } catch {
+            core.withLock { $0.isConnecting = false }
+            core.changed()
+            throw error
+        }
+        // Before the client can be suspended: the results that are there have to be handled.
+        if let opened, opened.answer.settled > 0 { hold() }
+        core.withLock { core in
+            core.isConnecting = false
+            guard let opened, !core.isClosed else { return }
+            core.connection = opened.connection
+            core.isNeeded = opened.answer.settled + opened.answer.unsettled > 0
+        }
+        core.changed()
+        return opened != nil
+    }
+
+    private func open() throws(NightbellError) -> (TransferConnection, WireTransferAnswer)? {
+        let path = session.core.withLock { $0.state.welcome.transferSocket }
+        guard !path.isEmpty else {
+            guard session.core.withLock({ $0.state.isConnected }) else { return nil }
+            throw NightbellError(.transfersUnavailable, "")
+        }
+        // A new supervisor has another socket of the same name, or none yet; a process that ends leaves the connection at its end.
+        guard let socket = try? SeqPacketSocket.connect(path: path) else { return nil }
+        let connection = TransferConnection(socket)
+        let request = WireTransferRequest.with {
+            $0.number = UInt64.max
+            $0.open.client = client
+            $0.open.identifier = identifier
+        }
+        guard (try? connection.send(request, [])) == true else { return nil }
+        var patience = Patience(session.requestTimeout, from: BootClock.now())
+        while let slice = patience.next(at: BootClock.now()), !core.withLock({ $0.isClosed }) {
+            connection.wait(milliseconds: CInt(clamping: slice / 1_000_000 + 1))
+            guard let reports = connection.receive(atMost: 1) else { return nil }
+            // It comes before all other reports.
+            if case .answer(let answer)? = reports.first?.report.report { return (connection, answer) }
+        }
+        return nil
+    }
+
+    private func pause(_ nanoseconds: Int64) {
+        var hasWaited = false
+        core.turn { core in
+            defer { hasWaited = true }
+            return hasWaited || core.isClosed ? .done(()) : .wait(nanoseconds)
+        }
+    }
+
+    /// Reads what has arrived, and gives up the right to read.
+    private func read(_ connection: TransferConnection) {
+        let reports = connection.receive(atMost: 32)
+        core.withLock { core in
+            core.isReading = false
+            guard core.connection === connection else { return }
+            guard let reports else { return core.connection = nil }
+            for report in reports { take(report.report, report.file, &core) }
+        }
+        core.changed()
+    }
+
+    private func take(_ report: WireTransferReport, _ file: TransferFile?, _ core: inout Core) {
+        switch report.report {
+        case .answer(let answer):
+            if let task = core.releases.removeValue(forKey: answer.number) { core.handled.remove(task) }
+            if core.expected.contains(answer.number) { core.answers[answer.number] = answer }
+        case .finished(let finished): core.events.append(.finished(finished, file))
+        case .challenge(let challenge): core.events.append(.needsCredentials(challenge))
+        case .progress(let progress): core.events.append(.progress(progress))
+        case .sessionFinished: core.events.append(.sessionFinished)
+        case nil: break  // from a newer process
+        }
+    }
+
+    /// The connection has ended.
+    private func lose(_ connection: TransferConnection) {
+        core.withLock { core in
+            guard core.connection === connection else { return }
+            core.connection = nil
+        }
+        core.changed()
+    }
+
+    // MARK: Requests
+
+    /// Makes a request, on another connection again if one ends before the answer.
+    ///
+    /// - Parameter isAddition: there is a task to be told of afterwards.
+    func request(
+        descriptors: [CInt] = [], isAddition: Bool = false, _ change: (inout WireTransferRequest) -> Void
+    ) throws(NightbellError) -> WireTransferAnswer {
+        var request = WireTransferRequest()
+        change(&request)
+        let number = try core.withLock { core throws(NightbellError) in
+            guard !core.isClosed else { throw NightbellError(.closed, "") }
+            core.lastNumber += 1
+            core.waiting += 1
+            if isAddition { core.isNeeded = true }
+            core.expected.insert(core.lastNumber)
+            return core.lastNumber
+        }
+        defer {
+            core.withLock { core in
+                core.waiting -= 1
+                core.expected.remove(number)
+                core.answers[number] = nil
+            }
+            // The thread may have nothing to wait for any more.
+            core.changed()
+        }
+        request.number = number
+        var patience = Patience(session.requestTimeout, from: BootClock.now())
+        var sentOn: TransferConnection?
+        while let slice = patience.next(at: BootClock.now()) {
+            if let answer = core.withLock({ $0.answers.removeValue(forKey: number) }) {
+                guard answer.refusal.isEmpty else { throw NightbellError(.transferRefused, answer.refusal) }
+                return answer
+            }
+            guard let connection = core.withLock({ $0.connection }) else {
+                guard !core.withLock({ $0.isClosed }) else { throw NightbellError(.closed, "") }
+                if try !connect() { pause(min(slice, Self.firstPause)) }
+                continue
+            }
+            if sentOn !== connection {
+                do throws(SystemError) {
+                    guard try connection.send(request, descriptors) else {
+                        // It waits for this end to read.
+                        readOrWait(connection, min(slice, 10_000_000))
+                        continue
+                    }
+                    sentOn = connection
+                } catch {
+                    guard error.code == EPIPE || error.code == ECONNRESET else {
+                        throw NightbellError(.system, error)
+                    }
+                    lose(connection)
+                    continue
+                }
+            }
+            readOrWait(connection, slice)
+        }
+        throw NightbellError(.requestTimedOut, "the transfer process does not answer")
+    }
+
+    /// Reads if no other thread does, or waits for that one.
+    private func readOrWait(_ connection: TransferConnection, _ nanoseconds: Int64) {
+        var hasWaited = false
+        let mayRead = core.turn { core -> Monitor<Core>.Turn<Bool> in
+            guard core.connection === connection, core.answers.isEmpty else { return .done(false) }
+            guard core.isReading else {
+                core.isReading = true
+                return .done(true)
+            }
+            defer { hasWaited = true }
+            return hasWaited ? .done(false) : .wait(nanoseconds)
+        }
+        guard mayRead else { return }
+        connection.wait(milliseconds: CInt(clamping: nanoseconds / 1_000_000 + 1))
+        read(connection)
+    }
+
+    // MARK: The thread
+
+    private enum Step {
+        case handle(Event)
+        case connect
+        case read(TransferConnection)
+        /// The connection is not needed any more.
+        case rest
+        case end
+    }
+
+    private func run() {
+        var failures = 0
+        while true {
+            let step = core.turn { core -> Monitor<Core>.Turn<Step> in
+                if core.isClosed { return .done(.end) }
+                if !core.events.isEmpty { return .done(.handle(core.events.removeFirst())) }
+                guard let connection = core.connection else {
+                    return core.isNeeded && !core.isConnecting ? .done(.connect) : .wait(.max)
+                }
+                if !core.isNeeded, core.waiting == 0, core.releases.isEmpty, !core.isReading {
+                    core.connection = nil
+                    return .done(.rest)
+                }
+                if core.isReading { return .wait(.max) }
+                core.isReading = true
+                return .done(.read(connection))
+            }
+            switch step {
+            case .end: return
+            case .rest: release()
+            case .connect:
+                if (try? connect()) == true {
+                    failures = 0
+                } else {
+                    pause(min(Self.firstPause << Int64(min(failures, 10)), Self.longestPause))
+                    failures += 1
+                }
+            case .read(let connection):
+                let isHeld = core.withLock { if case .none = $0.hold { false } else { true } }
+                let isReady = connection.wait(milliseconds: isHeld ? Self.idleHold : -1)
+                if isHeld, !isReady { release() }
+                read(connection)
+            case .handle(let event): handle(event)
+            }
+        }
+    }
+
+    private func handle(_ event: Event) {
+        switch event {
+        case .finished(let finished, let file):
+            // Its release may have been lost with the last connection.
+            if !core.withLock({ $0.handled.contains(finished.task) }) {
+                handlers.finished(TransferResult(finished, file: file?.rawValue))
+            }
+            forget(finished.task)
+            withExtendedLifetime(file) {}
+        case .needsCredentials(let challenge):
+            handlers.needsCredentials(TransferTask(number: challenge.task, name: challenge.tag))
+        case .progress(let progress): handlers.progress(TransferProgress(progress))
+        case .sessionFinished:
+            handlers.sessionFinished()
+            release()
+            // Unless a handler has added a task, or one needs credentials, which the next connection tells.
+            core.withLock { if $0.waiting == 0 { $0.isNeeded = false } }
+        }
+    }
+
+    /// Has the process forget a result. If the connection ends before the answer, the result is reported again.
+    private func forget(_ task: Int64) {
+        var request = WireTransferRequest()
+        request.release.task = task
+        request.number = core.withLock { core in
+            core.lastNumber += 1
+            core.handled.insert(task)
+            core.releases[core.lastNumber] = task
+            return core.lastNumber
+        }
+        while let connection = core.withLock({ $0.isClosed ? nil : $0.connection }) {
+            do throws(SystemError) {
+                if try connection.send(request, []) { return }
+                readOrWait(connection, 10_000_000)
+            } catch {
+                lose(connection)
+            }
+        }
+        core.withLock { _ = $0.releases.removeValue(forKey: request.number) }
+    }
+
+    // MARK: Not being suspended
+
+    /// A wake tells that there are results: the client is not suspended before they are handled.
+    func wake() {
+        hold()
+        let connection = core.withLock { core in
+            if core.connection == nil { core.isNeeded = true }
+            core.lastNumber += 1
+            return core.connection.map { ($0, core.lastNumber) }
+        }
+        core.changed()
+        guard let (connection, number) = connection else { return }
+        // The thread waits for the process: the answer has it look whether there is still something to do.
+        let request = WireTransferRequest.with {
+            $0.number = number
+            $0.list.after = .max
+        }
+        if (try? connection.send(request, [])) == nil { lose(connection) }
+    }
+
+    private func hold() {
+        let isFirst = core.withLock { core in
+            guard case .none = core.hold, !core.isClosed else { return false }
+            core.hold = .beginning(isOver: false)
+            return true
+        }
+        guard isFirst else { return }
+        let expired: @Sendable (BackgroundTask, Duration) -> Void = { [weak self] _, _ in self?.release() }
+        let answer = try? session.request(.beginTask(name: "transfers \(identifier)", expired: expired))
+        let isOver = core.withLock { core in
+            guard case .beginning(let isOver) = core.hold, case .task(let task)? = answer, task.isValid else {
+                core.hold = .none
+                return false
+            }
+            core.hold = .held(task)
+            return isOver
+        }
+        if isOver { release() }
+    }
+
+    private func release() {
+        let task = core.withLock { core -> BackgroundTask? in
+            switch core.hold {
+            case .none: return nil
+            case .beginning:
+                core.hold = .beginning(isOver: true)
+                return nil
+            case .held(let task):
+                core.hold = .none
+                return task
+            }
+        }
+        guard let task else { return }
+        // It may have been ended by the supervisor.
+        _ = try? session.request(.endTask(task))
+    }
+}
+
+/// One connection. Any thread may send; one at a time reads.
+final class TransferConnection: Sendable {
+    private let socket: SeqPacketSocket
+    private let buffer = Monitor(PacketBufferBox())
+
+    private final class PacketBufferBox {
+        var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
+    }
+
+    init(_ socket: consuming SeqPacketSocket) { self.socket = socket }
+
+    /// False: the process has to read first.
+    func send(_ request: WireTransferRequest, _ descriptors: [CInt]) throws(SystemError) -> Bool {
+        let bytes: [UInt8]
+        do {
+            bytes = try request.serializedBytes()
+        } catch {
+            throw SystemError(code: EINVAL, call: "encoding a request")
+        }
+        guard bytes.count <= TransferPacket.maximumBytes else {
+            throw SystemError(code: EMSGSIZE, call: "a request of \(bytes.count) bytes")
+        }
+        return try socket.send(bytes, descriptors: descriptors)
+    }
+
+    /// False: nothing has arrived in this time; -1: it has none.
+    @discardableResult
+    func wait(milliseconds: CInt) -> Bool {
+        !Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
+    }
+
+    /// The reports that have arrived; nil: the connection is at its end, or useless.
+    func receive(atMost count: Int) -> [(report: WireTransferReport, file: TransferFile?)]? {
+        buffer.withLock { box -> [(report: WireTransferReport, file: TransferFile?)]? in
+            var reports: [(report: WireTransferReport, file: TransferFile?)] = []
+            while reports.count < count {
+                guard let reception = try? socket.receive(into: &box.buffer) else { return nil }
+                switch reception {
+                case .wouldBlock: return reports
+                case .end: return reports.isEmpty ? nil : reports
+                case .packet(_, let truncated, _):
+                    guard !truncated, let report = try? WireTransferReport(serializedBytes: box.buffer.bytes)
+                    else { return nil }
+                    let descriptor = box.buffer.takeDescriptor()
+                    reports.append((report, TransferFile(descriptor)))
+                }
+            }
+            return reports
+        }
+    }
+
+    /// Has the thread that reads find the end.
+    func shutDown() { _ = shutdown(socket.rawValue, CInt(SHUT_RDWR)) }
+}
+
+/// A file that was handed over; closed with this value.
+final class TransferFile: Sendable {
+    private let descriptor: OwnedDescriptor
+
+    /// nil: there is none.
+    init?(_ descriptor: consuming OwnedDescriptor?) {
+        guard let descriptor else { return nil }
+        self.descriptor = descriptor
+    }
+
+    var rawValue: CInt { descriptor.rawValue }
+}

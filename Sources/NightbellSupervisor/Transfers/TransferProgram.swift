@@ -1,0 +1,21 @@
+/// The program that moves files, and where it keeps them.
+package struct TransferProgram: Sendable, Equatable {
+    package var path: String
+    /// Its variables, such as those of proxies.
+    package var environment: [String: String] = [:]
+    /// More of its options, for tests and measurements.
+    package var arguments: [String] = []
+
+    package init(path: String, environment: [String: String] = [:]) {
+        self.path = path
+        self.environment = environment
+    }
+
+    /// For a user's process, with the directory of its store.
+    func program(of user: UInt32, changesUser: Bool, directory: String) -> MonitorProgram {
+        var program = MonitorProgram(path: path, environment: environment)
+        program.arguments = ["--supervised", "--directory", directory] + arguments
+        if changesUser { program.arguments += ["--user", "\(user)"] }
+        return program
+    }
+}

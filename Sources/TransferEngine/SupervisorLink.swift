@@ -1,0 +1,103 @@
+package import EventHandlers
+import EventLoop
+package import LinuxSystem
+import SwiftProtobuf
+import TransferModel
+import TransferWire
+
+/// The connection to the supervisor that has started the process: it says which clients were quit, and is told of the ends of
+/// sessions.
+package final class SupervisorLink {
+    private let loop: HandlerLoop
+    private let engine: TransferEngine
+    private let socket: SeqPacketSocket
+    private var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
+    private var input: DescriptorWatch?
+    private var output: DescriptorWatch?
+    /// Ends that were not told yet.
+    private var ends: [TransferEnd] = []
+    private var isBlocked = false
+    /// All clients that were quit before are known: others may be served.
+    private(set) var isReady = false
+    /// Called when `isReady` has become true.
+    var onReady: () -> Void = {}
+    /// Called when sessions are gone.
+    var onRemoval: ([SessionID]) -> Void = { _ in }
+
+    private static let mostTurnDemands = 64
+
+    package init(
+        _ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket
+    ) throws(TransferError) {
+        self.loop = loop
+        self.engine = engine
+        self.socket = socket
+        let rawValue = self.socket.rawValue
+        do throws(LoopError) {
+            input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
+            output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in
+                isBlocked = false
+            }
+        } catch {
+            throw .loop(error)
+        }
+        engine.onEnd = { [unowned self] end in ends.append(end) }
+    }
+
+    /// Everything was told.
+    var isIdle: Bool { ends.isEmpty }
+
+    private func receive() {
+        do throws(SystemError) {
+            for _ in 0..<Self.mostTurnDemands {
+                switch try socket.receive(into: &buffer) {
+                case .wouldBlock: return
+                case .end: return loop.stop()
+                case .packet(_, let truncated, _):
+                    guard !truncated, let demand = try? WireTransferDemand(serializedBytes: buffer.bytes)
+                    else { return loop.stop() }
+                    obey(demand)
+                }
+            }
+        } catch {
+            loop.stop()
+        }
+    }
+
+    private func obey(_ demand: WireTransferDemand) {
+        onRemoval(demand.quitClients.flatMap { engine.removeSessions(of: $0) })
+        guard !demand.hasMore_p, !isReady else { return }
+        isReady = true
+        ends = engine.ends
+        onReady()
+    }
+
+    /// Tells what there is to tell, as far as the supervisor reads. Call it when the changes are stored.
+    func flush() {
+        guard isReady else { return }
+        var told = 0
+        while !isBlocked, told < ends.count, tell(ends[told]) { told += 1 }
+        ends.removeFirst(told)
+        do throws(LoopError) {
+            try output?.setArmed(isBlocked)
+        } catch {
+            loop.stop()
+        }
+    }
+
+    /// False: the supervisor has to read first, or has ended.
+    private func tell(_ end: TransferEnd) -> Bool {
+        do {
+            let notice = WireTransferNotice.with {
+                $0.client = end.client
+                $0.session = end.session
+                $0.number = end.number
+            }
+            isBlocked = try !socket.send(try notice.serializedBytes() as [UInt8])
+            return !isBlocked
+        } catch {
+            loop.stop()
+            return false
+        }
+    }
+}

@@ -1,0 +1,260 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import Testing
+
+/// A supervisor that wakes and launches clients when their transfers are finished.
+@Suite("Wakes by transfers", .timeLimit(.minutes(40)))
+struct WakeTests {
+    private let server: OddServer
+    private let supervisor: Supervised
+
+    init() throws {
+        server = try OddServer()
+        supervisor = try Supervised()
+    }
+
+    /// Two downloads that take a while.
+    private func download(_ client: SupervisedClient, _ session: String = "s", milliseconds: Int = 60) throws
+    {
+        try client.command("transfers \(session)")
+        for name in ["a", "b"] {
+            let address = "\(server.address)/slow?seed=\(session)\(name)&size=1500000&ms=\(milliseconds)"
+            try client.command("download \(session) \(name) \(address)")
+        }
+    }
+
+    /// Both results, each once.
+    private func checkResults(_ client: SupervisedClient, _ session: String = "s") throws {
+        for name in ["a", "b"] {
+            let line = try client.event("transferred \(session) \(name)")
+            let digest = try server.digest(seed: session + name, size: 1_500_000)
+            #expect(line.contains(" bytes=1500000 sha=\(digest) failure=-"), "\(line)")
+        }
+        try client.event("session-finished \(session)")
+        #expect(client.heard("transferred").isEmpty)
+    }
+
+    private func checkStore() throws {
+        let sessions = supervisor.store + "/sessions"
+        #expect(eventually(within: 30_000) { (try? SmallFile.names(in: sessions)) == [] })
+    }
+
+    @Test("A suspended client is woken once all are finished, and sleeps again")
+    func suspended() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("keep-transfers \(supervisor.own)")
+        try download(client)
+        #expect(try client.command("transfer-tasks s").contains("a:"))
+        try client.sleep()
+        #expect(try client.event("wake").contains("reasons=transfer "))
+        try client.event("finished-transfers s")
+        try checkResults(client)
+        try supervisor.wait(for: client.name, toBe: "suspended")
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+        #expect(try SmallFile.names(in: supervisor.own).filter { $0 == "a" || $0 == "b" }.count == 2)
+        try checkStore()
+        // The process ends when nothing is left to do: no client has a connection.
+        let text = try supervisor.nightbell("show", client.name)
+        #expect(text.contains("transfers of session s"), "\(text)")
+    }
+
+    @Test(
+        "A client that was ended by the system is launched, and receives the results",
+        arguments: [false, true])
+    func launched(crashes: Bool) throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader", isLaunchable: true)
+        try download(client, milliseconds: 120)
+        if crashes {
+            kill(try client.pid(), SIGKILL)
+        } else {
+            try client.command("hibernate")
+            try client.tell("background")
+        }
+        try supervisor.wait(for: client.name, toBe: "dormant")
+        try client.accept()
+        try client.hello()
+        #expect(try client.event("wake").contains("transfer "))
+        try client.event("finished-transfers s")
+        // It may be suspended before it answers: the results are handled by another thread.
+        try client.tell("transfers s")
+        try checkResults(client)
+        try checkStore()
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+    }
+
+    @Test("A client that ends before it has handled a result is given it again")
+    func interrupted() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader", isLaunchable: true)
+        try client.command("hang-transfer")
+        try download(client, milliseconds: 20)
+        try client.event("transferred s")
+        kill(try client.pid(), SIGKILL)
+        try client.accept()
+        try client.hello()
+        try client.tell("transfers s")
+        try checkResults(client)
+        try checkStore()
+    }
+
+    @Test("A client that cannot be launched finds its results when it returns")
+    func returning() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try download(client)
+        kill(try client.pid(), SIGKILL)
+        #expect(eventually(within: 30_000) { supervisor.transferProcess != nil })
+        // Long enough for the transfers to be finished, or not: either way nothing is lost.
+        try client.start(isLaunchable: false)
+        try client.accept()
+        try client.hello()
+        try client.command("transfers s")
+        try checkResults(client)
+        try checkStore()
+    }
+
+    @Test("The transfers of a client that its user quits are cancelled, also if the process is killed then")
+    func quit() throws {
+        for isKilled in [false, true] {
+            let client = try SupervisedClient(supervisor, "org.test.quit\(isKilled)", isLaunchable: true)
+            try download(client, milliseconds: 2_000)
+            if isKilled { kill(try require(supervisor.transferProcess), SIGKILL) }
+            _ = try supervisor.nightbell("quit", client.name)
+            try checkStore()
+        }
+    }
+
+    @Test("A session is woken for once, whatever is killed meanwhile")
+    func kills() throws {
+        var random = SystemRandomNumberGenerator()
+        for round in 0..<6 {
+            let client = try SupervisedClient(
+                supervisor, "org.test.round\(round)", isLaunchable: round % 2 == 1)
+            try download(client, milliseconds: 100)
+            if round % 2 == 1 {
+                try client.command("hibernate")
+                try client.tell("background")
+                try supervisor.wait(for: client.name, toBe: "dormant")
+            } else {
+                try client.sleep()
+            }
+            for _ in 0..<3 {
+                if Bool.random(using: &random) {
+                    if let pid = supervisor.transferProcess { kill(pid, SIGKILL) }
+                } else {
+                    try supervisor.killWorker()
+                }
+            }
+            if round % 2 == 1 {
+                try client.accept()
+                try client.hello()
+                #expect(try client.event("wake").contains("transfer "))
+                try client.tell("transfers s")
+            } else {
+                #expect(try client.event("wake").contains("reasons=transfer "))
+            }
+            try checkResults(client)
+            #expect(client.heard("finished-transfers").count <= 1)
+            #expect(try supervisor.count("wakes_transfer", of: client.name) >= 1)
+        }
+        try checkStore()
+    }
+
+    @Test("After a restart of the whole supervisor a client still receives its results")
+    func restart() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try download(client, milliseconds: 120)
+        try client.sleep()
+        try supervisor.restart()
+        try client.event("reconnected")
+        try checkResults(client)
+        try checkStore()
+    }
+
+    @Test("A client is woken when a task needs credentials, and continues it")
+    func credentials() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        try client.command("download s a \(server.address)/secret?seed=sa&size=1500000")
+        try client.event("needs-credentials s a")
+        try client.command("authorize s a Bearer open")
+        #expect(try client.event("transferred s a").contains("status=200"))
+        try checkStore()
+    }
+
+    @Test("An upload goes on while its client sleeps")
+    func upload() throws {
+        let client = try SupervisedClient(supervisor, "org.test.writer")
+        let path = supervisor.own + "/body"
+        let bytes = randomBytes(300_000)
+        try bytes.withUnsafeBytes { body in
+            let file = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT, mode: 0o644)
+            let descriptor = file.rawValue
+            _ = try systemCall("write") { write(descriptor, body.baseAddress, body.count) }
+        }
+        try client.command("transfers s")
+        try client.command("open \(path) body")
+        try client.command("upload s up body \(server.address)/put?name=x")
+        try client.sleep()
+        #expect(try client.event("transferred s up").contains("status=201"))
+        try checkStore()
+    }
+
+    @Test("Root has no transfers", .enabled(if: geteuid() == 0))
+    func root() throws {
+        let client = try Child(product("scripted-client"))
+        try client.send("hello org.test.root socket=\(supervisor.socket)\ntransfers s\n")
+        var text = ""
+        while !text.contains("error"), let piece = try client.hear(within: 30_000), !piece.isEmpty {
+            text += piece
+        }
+        #expect(text.contains("error transfersUnavailable"), "\(text)")
+    }
+}
+
+/// Transfer processes that misbehave: only transfers suffer.
+@Suite("Transfer processes that misbehave", .timeLimit(.minutes(40)))
+struct MisbehavingTests {
+    @Test(
+        "One that sends nonsense, floods, ends or hangs wakes no client, and delays no wake",
+        arguments: [
+            "s.send(b'\\xff' * 100)", "s.send(b'')",
+            "n = b'\\n\\x0forg.test.sleeper\\x12\\x01s\\x18'\nfor i in range(1, 127): s.send(n + bytes([i]))",
+            "sys.exit(3)",
+        ])
+    func misbehaves(act: String) throws {
+        let directory = try TemporaryDirectory()
+        chmod(directory.path, 0o755)
+        let program = directory.path + "/transfer"
+        let text = """
+            #!/usr/bin/python3
+            import socket, sys, time
+            s = socket.socket(fileno=3)
+            open("\(directory.path)/starts", "a").write("x")
+            time.sleep(0.2)
+            \(act)
+            s.recv(100000)
+            time.sleep(3600)
+            """
+        try Array(text.utf8).withUnsafeBytes { bytes in
+            let file = try OwnedDescriptor(opening: program, O_WRONLY | O_CREAT, mode: 0o755)
+            let descriptor = file.rawValue
+            _ = try systemCall("write") { write(descriptor, bytes.baseAddress, bytes.count) }
+        }
+        let supervisor = try Supervised(["transferProgram=\(program)"])
+        let client = try SupervisedClient(supervisor, "org.test.client")
+        // The program answers no client.
+        try client.tell("transfers s")
+        let sleeper = try SupervisedClient(supervisor, "org.test.sleeper")
+        try sleeper.sleep()
+        #expect(
+            eventually(within: 30_000) {
+                (try? SmallFile.readText(directory.path + "/starts"))?.isEmpty == false
+            })
+        for _ in 0..<20 {
+            _ = try supervisor.nightbell("wake", sleeper.name)
+            #expect(try sleeper.event("wake", within: 5_000).contains("reasons=request "))
+            try supervisor.wait(for: sleeper.name, toBe: "suspended")
+        }
+        #expect(sleeper.heard("wake").isEmpty)
+    }
+}
