@@ -271,6 +271,7 @@ struct CommandLineTests {
                 "PIPEWIRE_RUNTIME_DIR": directory.path,
             ])
         #expect(absent["monitor-program"]?.hasPrefix("ok: ") == true)
+        #expect(absent["transfer-program"] == "ok: nightbell-transfer runs")
         #expect(absent["system-bus"]?.hasPrefix("warning: nightbell-monitor: the system bus: ") == true)
         #expect(absent["bluez"] == nil)
         #expect(absent["pressure"] != nil && absent["real-time-clock"] != nil && absent["wake-alarm"] != nil)
@@ -326,9 +327,12 @@ struct CommandLineTests {
             try Program.run(program, ["doctor"], environment: ["NIGHTBELL_SOCKET": fixture.socket]).output
         }
         #expect(try finding().contains("there is no nightbell-monitor beside nightbell"))
+        #expect(try finding().contains("there is no nightbell-transfer beside nightbell"))
         let script = "#!/bin/sh\necho 'libsystemd.so.0: cannot open shared object file' >&2\nexit 127\n"
         try script.write(toFile: directory.file("script"), atomically: true, encoding: .utf8)
         _ = try copy(directory.file("script"), to: "nightbell-monitor")
+        _ = try copy(directory.file("script"), to: "nightbell-transfer")
+        #expect(try finding().contains("nightbell-transfer cannot run: libsystemd.so.0"))
         #expect(try finding().contains("cannot run: libsystemd.so.0: cannot open shared object file"))
     }
 

@@ -48,7 +48,7 @@ struct InstallTests {
         let files = [
             "etc/nightbell/nightbelld.yaml", "etc/systemd/system/nightbelld.service",
             "opt/nightbell/bin/nightbell", "opt/nightbell/bin/nightbell-monitor",
-            "opt/nightbell/bin/nightbelld",
+            "opt/nightbell/bin/nightbell-transfer", "opt/nightbell/bin/nightbelld",
         ]
         #expect(try paths() == files)
         for part in [
@@ -118,7 +118,8 @@ struct InstallTests {
         #expect(
             try paths() == [
                 ".config/nightbell/nightbelld.yaml", ".config/systemd/user/nightbelld.service",
-                ".local/bin/nightbell", ".local/bin/nightbell-monitor", ".local/bin/nightbelld",
+                ".local/bin/nightbell", ".local/bin/nightbell-monitor",
+                ".local/bin/nightbell-transfer", ".local/bin/nightbelld",
             ])
         let help = try Program.run(binaries + "/nightbelld", ["--help"])
         #expect(help.code == 0)

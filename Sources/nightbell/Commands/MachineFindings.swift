@@ -32,14 +32,15 @@ enum MachineFindings {
 
     /// - Parameter status: of the supervisor; nil: none can be reached.
     static func gather(_ status: SupervisorStatus?) -> [Finding] {
-        monitorFindings() + [pipeWire(), clock()] + [status.map(capability)].compactMap(\.self)
+        monitorFindings() + [pipeWire(), clock(), transferProgram()]
+            + [status.map(capability)].compactMap(\.self)
     }
 
     // MARK: The bus
 
     /// The monitor's program has what it needs for the bus, so it is asked; that it can run at all is a finding as well.
     private static func monitorFindings() -> [Finding] {
-        guard let path = programBeside, unsafe access(path, X_OK) == 0 else {
+        guard let path = programBeside("nightbell-monitor"), unsafe access(path, X_OK) == 0 else {
             return [
                 Finding(
                     "monitor-program", .warning, "there is no nightbell-monitor beside nightbell",
@@ -84,11 +85,11 @@ enum MachineFindings {
                 remedy: "Install and start it, if clients of this machine need it.")
     }
 
-    private static var programBeside: String? {
+    private static func programBeside(_ name: String) -> String? {
         guard let own = try? readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/") else {
             return nil
         }
-        return own[...slash] + "nightbell-monitor"
+        return own[...slash] + name
     }
 
     // MARK: Others
@@ -106,6 +107,30 @@ enum MachineFindings {
         return Finding(
             "pipewire", .warning, "no PipeWire listens: clients' own word of their media counts",
             remedy: "Start PipeWire in the sessions of the users with clients that play or record.")
+    }
+
+    /// The transfer program needs more than the monitor's: libcurl and SQLite.
+    private static func transferProgram() -> Finding {
+        guard let path = programBeside("nightbell-transfer"), unsafe access(path, X_OK) == 0 else {
+            return Finding(
+                "transfer-program", .warning, "there is no nightbell-transfer beside nightbell",
+                remedy:
+                    "Install it, or name it to nightbelld (transferProgram): without it no client has transfers."
+            )
+        }
+        do throws(SystemError) {
+            let outcome = try ProgramOutput(of: [path, "--help"], withinMilliseconds: 5_000)
+            guard outcome.code == 0 else {
+                return Finding(
+                    "transfer-program", .warning, "nightbell-transfer cannot run: \(outcome.problem)",
+                    remedy: "Install the libraries that it needs: libcurl and libsqlite3.")
+            }
+            return Finding("transfer-program", .ok, "nightbell-transfer runs")
+        } catch {
+            return Finding(
+                "transfer-program", .warning, "nightbell-transfer cannot run: \(error)",
+                remedy: "Make it executable for you.")
+        }
     }
 
     private static func clock() -> Finding {
