@@ -19,6 +19,7 @@ package enum ProcessRole: String, CaseIterable {
     case relaunchedChaosClient = "role-relaunched-chaos-client"
     case chatClients = "role-chat-clients"
     case hostile = "role-hostile"
+    case transferClient = "role-transfer-client"
 
     /// Runs a role and exits if the arguments name one; returns otherwise.
     package static func runIfRequested(_ arguments: [String]) {
@@ -26,7 +27,8 @@ package enum ProcessRole: String, CaseIterable {
             let parent = pid_t(arguments[2])
         else { return }
         // A relaunched client is the supervisor's child, and ends itself with the harness.
-        guard role == .relaunchedChaosClient || cfloors_die_with(parent) != 0 else { exit(1) }
+        guard role == .relaunchedChaosClient || role == .transferClient || cfloors_die_with(parent) != 0
+        else { exit(1) }
         let rest = Array(arguments.dropFirst(3))
         do {
             switch role {
@@ -45,6 +47,7 @@ package enum ProcessRole: String, CaseIterable {
             case .relaunchedChaosClient: try RelaunchedChaosClient.run(rest)
             case .chatClients: try ChatClientsMain(rest).run()
             case .hostile: try HostileProcess(rest).run()
+            case .transferClient: try TransferClientMain(rest).run()
             }
             exit(0)
         } catch {

@@ -4,8 +4,10 @@ package struct TransferCommand: ParsableCommand {
     package static let configuration = CommandConfiguration(
         commandName: "transfer",
         abstract:
-            "Downloads files by nightbell-transfer, which is killed meanwhile; without kills, against curl.",
+            "Downloads files for clients that sleep or have no process, with kills; without kills, against curl.",
         discussion: """
+            With kills, each session is one of a client under a supervisor: every other one is suspended, the others have             ended. The transfer process, the supervisor's worker and sleeping clients are killed in turn. Each session is             to be told in one wake.
+
             The server is nginx, which must be installed, and so must curl. The files and the copies lie in the run's \
             directory (TMPDIR).
             """)
@@ -16,11 +18,14 @@ package struct TransferCommand: ParsableCommand {
     @Option(help: ArgumentHelp("Bytes of all files together, as 256MiB.", valueName: "size"))
     package var bytes = "64MiB"
 
-    @Option(help: "Kills of the process, spread over the run at random. 0: the time is compared with curl's.")
+    @Option(help: "Kills, spread over the run. 0: no client sleeps, and the time is compared with curl's.")
     package var kills = 0
 
-    @Option(help: "Sessions with these files.")
+    @Option(help: "Sessions with these files; with kills, as many clients.")
     package var sessions = 10
+
+    @Option(help: "With kills: how clients are stopped.")
+    package var suspend = SuspensionMethod.cgroup
 
     @Option(help: "Downloads at the same time, of either side.")
     package var parallel = 16
@@ -42,7 +47,7 @@ package struct TransferCommand: ParsableCommand {
     package func run() throws {
         let settings = TransferRun.Settings(
             files: files, bytes: Self.size(bytes) ?? 0, kills: kills, sessions: sessions, parallel: parallel,
-            seed: common.seed)
+            seed: common.seed, suspension: suspend)
         let runDirectory = try common.runDirectory(.transferred(files))
         try common.present(try TransferRun(settings: settings, runDirectory: runDirectory).run())
     }

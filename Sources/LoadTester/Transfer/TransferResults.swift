@@ -7,7 +7,11 @@ struct TransferResults {
     var payload = 0
     /// Bytes that the server has sent.
     var fetched = 0
-    var kills = 0
+    private(set) var kills = 0
+    /// By what was killed.
+    private(set) var killed: [String: Int] = [:]
+    /// Wakes and launches of clients because of their transfers; nil: no client slept.
+    var wakes: Int?
     var lost = 0
     var corrupt = 0
     var failed = 0
@@ -19,6 +23,11 @@ struct TransferResults {
     var machine = Machine()
 
     init(settings: TransferRun.Settings) { self.settings = settings }
+
+    mutating func note(kill victim: String) {
+        kills += 1
+        killed[victim, default: 0] += 1
+    }
 
     var bytesRatio: Double? { payload > 0 ? Double(fetched) / Double(payload) : nil }
     /// Over curl's throughput.
@@ -38,6 +47,12 @@ extension TransferResults: Reportable {
             "sessions": .integer(Int64(settings.sessions)),
             "parallel": .integer(Int64(settings.parallel)),
             "kills": .integer(Int64(kills)),
+            "killed": [
+                "transfer_process": .integer(Int64(killed["transferProcess"] ?? 0)),
+                "worker": .integer(Int64(killed["worker"] ?? 0)),
+                "client": .integer(Int64(killed["client"] ?? 0)),
+            ],
+            "wakes": wakes.map { .integer(Int64($0)) } ?? .null,
             "payload_bytes": .integer(Int64(payload)),
             "fetched_bytes": .integer(Int64(fetched)),
             "lost": .integer(Int64(lost)),
@@ -65,17 +80,32 @@ extension TransferResults: Reportable {
             ["lost", figure(Double(lost), digits: 0), "–"],
             ["corrupt", figure(Double(corrupt), digits: 0), "–"],
         ]
+        if let wakes {
+            table.rows.append([
+                "sessions of sleeping clients", figure(Double(settings.sessions), digits: 0), "–",
+            ])
+            table.rows.append(["wakes for them", figure(Double(wakes), digits: 0), "–"])
+        }
         table.note =
             "the floor is curl --parallel with the same files"
         return [table]
     }
 
     var verdicts: [Verdict] {
-        [
+        let verdicts = [
             Verdict("lost files", Double(lost), atMost: 0),
             Verdict("corrupt files", Double(corrupt), atMost: 0),
             Verdict("bytes fetched over those of the files", bytesRatio, atMost: 1.05),
-            Verdict("curl's time over ours, inverted", throughputRatio.map { 1 / $0 }, atMost: 1 / 0.9),
+        ]
+        guard let wakes else {
+            return verdicts + [
+                Verdict("curl's time over ours, inverted", throughputRatio.map { 1 / $0 }, atMost: 1 / 0.9)
+            ]
+        }
+        return verdicts + [
+            Verdict(
+                "wakes more or less than one for each session", Double(abs(wakes - settings.sessions)),
+                atMost: 0)
         ]
     }
 

@@ -13,18 +13,13 @@ struct TransferRun {
         let sessions: Int
         let parallel: Int
         let seed: UInt64
+        /// With kills.
+        var suspension = SuspensionMethod.cgroup
 
         /// The sizes differ by up to a half; their sum is `bytes`, or a little less.
         func size(of index: Int) -> Int {
             let mean = bytes / files
             return mean / 2 + index * mean / max(1, files - 1)
-        }
-
-        /// The number of files after which the process is killed again: the kills are spread over the run, at random.
-        func firstFile(afterKill kill: Int, using random: inout some RandomNumberGenerator) -> Int {
-            let range =
-                kill * files / max(1, kills)...max(kill * files, (kill + 1) * files - kills) / max(1, kills)
-            return Int.random(in: range, using: &random)
         }
     }
 
@@ -32,7 +27,7 @@ struct TransferRun {
     let runDirectory: RunDirectory
 
     /// With kills too: a run that takes longer has lost something.
-    private static let longest: Int64 = 1_800_000_000_000
+    static let longest: Int64 = 1_800_000_000_000
 
     func run() throws -> TransferResults {
         var results = TransferResults(settings: settings)
@@ -41,9 +36,14 @@ struct TransferRun {
         let digests = try makeFiles(server)
         results.payload = (0..<settings.files).reduce(0) { $0 + settings.size(of: $1) }
         try server.start()
-        runDirectory.progress.say("downloading, with \(settings.kills) kills")
         let start = monotonicNow()
-        let files = try downloadAll(server, &results)
+        let files: [String: TransferredFile]
+        if settings.kills == 0 {
+            runDirectory.progress.say("downloading")
+            files = try downloadAll(server, &results)
+        } else {
+            files = try downloadAsleep(server, &results)
+        }
         results.nanoseconds = monotonicNow() - start
         results.fetched = server.sentBytes
         runDirectory.progress.say("checking the files")
@@ -126,25 +126,12 @@ struct TransferRun {
             clients[session] = client
         }
         var files: [String: TransferredFile] = [:]
-        var random = SplitMix(state: settings.seed &+ 1)
-        var nextKill = settings.firstFile(afterKill: 0, using: &random)
         let deadline = monotonicNow() + Self.longest
         while files.count + results.failed < settings.files, monotonicNow() < deadline {
-            if results.kills < settings.kills, files.count >= nextKill {
-                try process.kill()
-                results.kills += 1
-                nextKill = settings.firstFile(afterKill: results.kills, using: &random)
-            }
             try pause(nanoseconds: 0)
-            let limit = results.kills < settings.kills ? nextKill : settings.files
-            for session in 0..<settings.sessions where files.count < limit {
-                do {
-                    let client = try clients[session] ?? process.open(session)
-                    clients[session] = client
-                    try collect(client, &files, &results, atMost: limit)
-                } catch is TransferClient.Ended {
-                    clients[session] = nil
-                }
+            for session in 0..<settings.sessions {
+                guard let client = clients[session] else { continue }
+                try collect(client, &files, &results)
             }
         }
         process.end()
@@ -163,10 +150,9 @@ struct TransferRun {
     }
 
     private func collect(
-        _ client: TransferClient, _ files: inout [String: TransferredFile], _ results: inout TransferResults,
-        atMost limit: Int
+        _ client: TransferClient, _ files: inout [String: TransferredFile], _ results: inout TransferResults
     ) throws {
-        while files.count < limit, let event = try client.nextEvent(within: 2) {
+        while let event = try client.nextEvent(within: 2) {
             guard case .finished(let finished) = event.report.report else { continue }
             if let file = event.file, finished.failure == .none {
                 if files.updateValue(file, forKey: finished.tag) != nil { results.repeated += 1 }
@@ -260,6 +246,17 @@ final class TransferServerProcess {
         }
     }
 
+    /// It answers nothing until `resume`; connections are accepted by the kernel.
+    func stop() throws {
+        guard let process else { return }
+        kill(process.id, SIGSTOP)
+    }
+
+    func resume() throws {
+        guard let process else { return }
+        kill(process.id, SIGCONT)
+    }
+
     /// Bytes of all bodies.
     var sentBytes: Int {
         let text = (try? SmallFile.readText(directory + "/access.log")) ?? ""
@@ -267,7 +264,7 @@ final class TransferServerProcess {
     }
 }
 
-/// nightbell-transfer, which is started again whenever it was killed.
+/// nightbell-transfer, without a supervisor.
 private final class TransferProcess {
     private let runDirectory: RunDirectory
     private let directory: String
@@ -293,14 +290,6 @@ private final class TransferProcess {
             chown(directory, 65534, 65534)
         }
         process = try runDirectory.start("nightbell-transfer", options)
-    }
-
-    func kill() throws {
-        guard let process else { return }
-        Glibc.kill(process.id, SIGKILL)
-        try wait(for: "the end of a killed process", atMost: .seconds(30)) { !process.isRunning }
-        runDirectory.end(process)
-        try start()
     }
 
     func end() {
