@@ -93,6 +93,51 @@ struct GatewayRightsTests {
         try supervisor.stop()
     }
 
+    @Test func itIsNotToldThatALocationWokeAClient() throws {
+        let supervisor = try TestSupervisor {
+            $0.gateway = GatewayRights(user: Self.gateway, mayWake: false)
+        }
+        let client = try sleeper(supervisor)
+        let watchers = [
+            try connect(supervisor, as: Self.owner), try connect(supervisor, as: Self.gateway),
+        ]
+        for watcher in watchers {
+            guard case .done = try watcher.ask(.watch(WireWatch())) else {
+                throw TestFailure("no watching")
+            }
+        }
+        let moved = WireSimulate.with {
+            $0.identifier = Self.name
+            $0.occurrence = .with {
+                $0.name = "home"
+                $0.moved = .with {
+                    $0.latitudeDegrees = 52
+                    $0.longitudeDegrees = 13
+                    $0.accuracyM = 500
+                }
+            }
+        }
+        guard case .done = try connect(supervisor, as: Self.owner).ask(.simulate(moved)) else {
+            throw TestFailure("not simulated")
+        }
+        try client.finish(try client.wake())
+        let events = try watchers.map { watcher in
+            var events: [WireWatchEvent] = []
+            // In the order in which they happened.
+            while events.last?.kind != "wake" {
+                events.append(
+                    try watcher.notice { body in
+                        guard case .watchEvent(let event) = body else { return nil }
+                        return event
+                    })
+            }
+            return events
+        }
+        #expect(events[0].contains { $0.kind == "observed" } && events[0].last?.detail == "location")
+        #expect(!events[1].contains { $0.kind == "observed" } && events[1].last?.detail.isEmpty == true)
+        try supervisor.stop()
+    }
+
     @Test func itMayDoNothingElse() throws {
         let supervisor = try TestSupervisor {
             $0.gateway = GatewayRights(user: Self.gateway, mayWake: true)

@@ -1,3 +1,4 @@
+import NightbellCore
 import NightbellWire
 
 /// The rights of the user of `nightbell-gateway` beyond those of every user. It is to be of little use to those that have
@@ -37,12 +38,19 @@ extension WireError {
     }
 }
 
+extension ClientView {
+    /// Leaves out what tells where a person is, before it is described.
+    mutating func hideObservations() {
+        observations = []
+        launches.reasons.subtract(.ofObservations)
+    }
+}
+
 extension WireClientInfo {
-    /// Leaves out what the gateway must not know: command lines and environments contain passwords, and observations tell
-    /// where a person is.
+    /// Leaves out what the gateway must not know of a client besides its observations: command lines and environments
+    /// contain passwords.
     mutating func hideSecrets() {
         clearLaunch()
-        observations = []
         counters.hideObservations()
     }
 }

@@ -23,8 +23,7 @@ extension Supervisor {
             list(visible, connection, request)
         case .show(let show):
             guard let client = find(show.identifier, to: .see, connection, request) else { return }
-            guard var info = info(of: client, inFull: true) else { return }
-            if isGateway(connection) { info.hideSecrets() }
+            guard let info = info(of: client, inFull: true, for: connection) else { return }
             answer(connection, request, .clientInfo(info))
         case .watch(let watch):
             beginWatching(connection, watch.identifier, request)
@@ -217,8 +216,9 @@ extension Supervisor {
             connection.listing?.next += 1
             let client = listing.clients[listing.next]
             inspectSleeper(client)
-            guard !listing.isStatus, var info = info(of: client, inFull: false) else { continue }
-            if isGateway(connection) { info.hideSecrets() }
+            guard !listing.isStatus, let info = info(of: client, inFull: false, for: connection) else {
+                continue
+            }
             answer(connection, listing.request, .clientInfo(info))
         }
         // A status is sent at its end: it waits for its turn, not for the reader.
@@ -300,154 +300,5 @@ extension Supervisor {
         status.alarmProblem = alarmProblem
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
-    }
-
-    private func info(of client: ClientID, inFull: Bool) -> WireClientInfo? {
-        guard let view = supervision.view(of: client, at: now) else { return nil }
-        let record = connection(of: client)?.client
-        var info = WireClientInfo()
-        info.identifier = view.identifier.description
-        info.clientID = Self.text(of: client)
-        info.processID = UInt32(record?.process.pid ?? launches.attempt(of: client)?.pid ?? 0)
-        info.uid = view.user
-        info.state = view.state.wire
-        info.stateDetail = view.detail(at: now)
-        if let record, record.programStart != nil {
-            info.isUnmodified = true
-            if view.state == .active { info.stateDetail = record.awakeReason }
-        }
-        info.inStateMs = elapsedNow.since(view.enteredStateAt).wireMilliseconds
-        info.modes = view.modes.wire
-        info.socketCount = UInt64(view.sockets.count)
-        info.keepAliveTimeoutMs = view.keepAliveTimeout?.wireMilliseconds ?? 0
-        if let window = view.keepAliveWindow {
-            info.keepAliveDueInMs = window.latest.since(elapsedNow).wireMilliseconds
-        }
-        info.backgroundTasks = Array(view.backgroundTasks.prefix(Self.mostTasksShown))
-        info.mediaActive = view.media != nil
-        info.counters = WireCounters(view.counters)
-        if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
-        if let record {
-            info.connectedMs = elapsedNow.since(record.connectedAt).wireMilliseconds
-            let asleep = view.counters.asleepNanoseconds
-            info.asleepSinceHelloNs = asleep - min(asleep, record.asleepBefore)
-        }
-        info.canLaunch = view.launches.isPossible
-        info.stateBytes = UInt64(view.launches.stateBytes)
-        info.launchesInRow = UInt64(view.launches.inRow)
-        info.wantsNetworkChanges = view.wantsNetworkChanges
-        if let offload = offloadCounters(of: client) { info.offload = offload }
-        if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
-        info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
-        if view.isOutOfReach {
-            info.warnings.append(
-                "out of reach: no socket, keep-alive timeout or observation that could wake it")
-        }
-        if let said = record?.saidIdentifier {
-            info.warnings.append("its program says Hello as \(said), and was started as \(info.identifier)")
-        }
-        if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
-        guard inFull else { return info }
-        info.observations = view.observations.map { WireClientInfo.Observation($0, at: elapsedNow) }
-        if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
-            info.launch = specification
-        }
-        let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
-        if locks > 0 {
-            info.warnings.append("holds \(locks) file lock\(locks == 1 ? "" : "s"), also while it sleeps")
-        }
-        describeSockets(view.sockets, in: &info)
-        return info
-    }
-
-    /// Describes as many sockets as are not too much work for one turn, and fit into the packet.
-    private func describeSockets(_ tokens: [SocketToken], in info: inout WireClientInfo) {
-        do {
-            var room =
-                Self.maximumPacket - Self.roomForEnvelope - (try info.serializedBytes() as [UInt8]).count
-            for token in tokens.prefix(Self.mostSocketsShown) {
-                let socket = describe(token)
-                room -= (try socket.serializedBytes() as [UInt8]).count + Self.roomForEnvelope
-                guard room >= 0 else { return }
-                info.sockets.append(socket)
-            }
-        } catch {
-            preconditionFailure("our own messages can be encoded: \(error)")
-        }
-    }
-
-    private static let mostSocketsShown = 256
-    private static let mostTasksShown = 64
-    /// The numbers and lengths in front of a message within another one, at most.
-    private static let roomForEnvelope = 32
-
-    private func describe(_ token: SocketToken) -> WireClientInfo.Socket {
-        var socket = WireClientInfo.Socket()
-        socket.token = token.rawValue
-        socket.name = parked.name(of: token)
-        socket.survives = supervision.survives(token)
-        if let tag = supervision.tag(of: token) { socket.tag = tag.wire }
-        if let condition = supervision.condition(of: token) { socket.condition = condition.name }
-        if let offload = describeOffload(token) { socket.offload = offload }
-        if receiveBuffers.contains(token) { socket.receiveBuffer = UInt32(receiveBuffers[token].wanted) }
-        guard let descriptor = parked.descriptor(of: token) else { return socket }
-        if SocketFacts.isDatagram(descriptor) {
-            socket.dropped = UInt64(SocketMemory.drops(of: descriptor) ?? 0)
-        }
-        do {
-            let facts = try SocketFacts(inspecting: descriptor)
-            socket.kind = facts.kind.name
-            socket.local = facts.local ?? ""
-            socket.peer = facts.peer ?? ""
-        } catch {
-            socket.kind = "unknown: \(error)"
-        }
-        return socket
-    }
-}
-
-extension SocketFacts.Kind {
-    fileprivate var name: String {
-        switch self {
-        case .tcp: "tcp"
-        case .udp: "udp"
-        case .unixStream: "unix stream"
-        case .unixDatagram: "unix datagram"
-        case .unixSeqPacket: "unix seqpacket"
-        case .otherSocket: "socket"
-        case .pipe: "pipe"
-        case .device: "device"
-        case .anonymous(let name): name
-        case .regularFile: "file"
-        case .directory: "directory"
-        }
-    }
-}
-
-extension ClientView {
-    /// Its program runs, and has not said Hello in time.
-    fileprivate var isSilent: Bool { state == .launching && launches.until == nil }
-
-    /// Why a client in the background is kept awake, or what a client without a process waits for.
-    fileprivate func detail(at now: Instant) -> String {
-        var names: [String] = []
-        if holds.contains(.enteringBackground) { names.append("entering the background") }
-        if holds.contains(.openWake) { names.append("handling a wake") }
-        if holds.contains(.linger) { names.append("lingering") }
-        if holds.contains(.settingUp) { names.append("setting up") }
-        if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
-        if state == .background, fetch?.isRunning == true { names.append("a fetch") }
-        if state == .background, let media { names.append("media: \(media.text)") }
-        if isSilent { return "its program does not speak to Nightbell" }
-        if launches.hibernates { names.append("to be ended instead of suspended") }
-        if !launches.reasons.isEmpty, state == .dormant || state == .launching {
-            names.append("to be launched: \(launches.reasons.names)")
-        }
-        if state == .dormant, launches.isQuit { names.append("quit; only its location launches it") }
-        if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
-        if let until = launches.notBefore, !launches.reasons.isEmpty {
-            names.append("not before \(until.since(now).wireMilliseconds) ms")
-        }
-        return names.joined(separator: ", ")
     }
 }

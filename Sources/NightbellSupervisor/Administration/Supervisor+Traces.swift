@@ -109,9 +109,18 @@ extension Supervisor {
         event.state = supervision.state(of: client).wire
         for connection in connections.all {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
-                mayAct(.see, on: user, connection), !(trace.isAboutObservation && isGateway(connection))
+                mayAct(.see, on: user, connection)
             else { continue }
-            send(event, to: connection)
+            guard isGateway(connection) else {
+                send(event, to: connection)
+                continue
+            }
+            guard !trace.isAboutObservation else { continue }
+            var reduced = event
+            if let reasons = trace.reasons, !reasons.isDisjoint(with: .ofObservations) {
+                reduced.detail = reasons.subtracting(.ofObservations).names
+            }
+            send(reduced, to: connection)
         }
     }
 
@@ -139,6 +148,13 @@ extension Trace {
             .gaveUp, .stateDropped, .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
             false
         }
+    }
+
+    /// Of a wake or a launch.
+    fileprivate var reasons: WakeReasons? {
+        if case .woken(let reasons) = self { return reasons }
+        if case .launching(let reasons) = self { return reasons }
+        return nil
     }
 
     /// The one that was adopted or released.
