@@ -4,7 +4,6 @@ import HummingbirdCore
 import HummingbirdTLS
 package import Logging
 import NIOCore
-import NIOSSL
 import ServiceLifecycle
 
 /// The door through which people and machines reach a supervisor by HTTP.
@@ -71,15 +70,8 @@ package struct Gateway: Sendable {
                         maxHeaderFieldSize: limits.headerBytes, maxHeaderListSize: limits.headerBytes,
                         maxHeaderFieldCount: limits.headerFields)))
             guard let files = configuration.certificate else { return plain }
-            let chain = try NIOSSLCertificate.fromPEMFile(files.chain).map {
-                NIOSSLCertificateSource.certificate($0)
-            }
-            var tls = TLSConfiguration.makeServerConfiguration(
-                certificateChain: chain,
-                privateKey: .privateKey(try NIOSSLPrivateKey(file: files.key, format: .pem)))
-            tls.minimumTLSVersion = .tlsv12
-            tls.applicationProtocols = ["http/1.1"]
-            return try .tls(plain, tlsConfiguration: tls)
+            let certificate = try CertificateStore(files, logger)
+            return try .tls(plain, tlsConfiguration: certificate.tlsConfiguration)
         }
     }
 }

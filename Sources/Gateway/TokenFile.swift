@@ -67,20 +67,4 @@ package struct TokenFile: Sendable {
             throw Failure(description: "\(error)")
         }
     }
-
-    /// Changes when the file does.
-    var stamp: Stamp {
-        var status = stat()
-        guard stat(path, &status) == 0 else { return Stamp() }
-        return Stamp(
-            file: UInt64(status.st_ino), size: Int64(status.st_size),
-            seconds: Int64(status.st_mtim.tv_sec), nanoseconds: Int64(status.st_mtim.tv_nsec))
-    }
-
-    struct Stamp: Sendable, Equatable {
-        var file: UInt64 = 0
-        var size: Int64 = 0
-        var seconds: Int64 = 0
-        var nanoseconds: Int64 = 0
-    }
 }

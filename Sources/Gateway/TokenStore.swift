@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 final class TokenStore: Sendable {
     private struct State {
         var tokens: [Token] = []
-        var stamp: TokenFile.Stamp?
+        var stamp: FileStamp?
         var lookedAt: ContinuousClock.Instant?
     }
 
@@ -33,7 +33,7 @@ final class TokenStore: Sendable {
         let now = ContinuousClock.now
         if let lookedAt = state.lookedAt, now < lookedAt + .seconds(1) { return }
         state.lookedAt = now
-        let stamp = file.stamp
+        let stamp = FileStamp(file.path)
         guard stamp != state.stamp else { return }
         state.stamp = stamp
         do throws(TokenFile.Failure) {
