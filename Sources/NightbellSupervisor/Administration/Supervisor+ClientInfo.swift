@@ -2,6 +2,7 @@ import Glibc
 import LinuxSystem
 import NightbellCore
 import NightbellWire
+import Suspension
 import SwiftProtobuf
 
 /// Describes clients and their sockets to those that administrate.
