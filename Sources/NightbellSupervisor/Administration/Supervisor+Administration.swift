@@ -6,7 +6,6 @@ import Logging
 import NightbellCore
 import NightbellWire
 import Suspension
-import SwiftProtobuf
 
 /// Administration requests: status, and a few commands.
 extension Supervisor {
