@@ -10,6 +10,8 @@ final class CertificateStore: Sendable {
         var inUse: NIOSSLContextConfigurationOverride
         var stamps: [FileStamp]
         var lookedAt: ContinuousClock.Instant
+        /// Why the files of now cannot be used.
+        var problem: String?
     }
 
     private let files: GatewayConfiguration.TLSFiles
@@ -40,13 +42,16 @@ final class CertificateStore: Sendable {
             state.lookedAt = now
             let stamps = Self.stamps(of: files)
             guard stamps != state.stamps else { return state.inUse }
-            state.stamps = stamps
             do {
                 state.inUse = try Self.read(files)
+                state.stamps = stamps
+                state.problem = nil
                 logger.notice("the certificate was read again")
             } catch {
-                // It may be half renewed: the other file follows.
-                logger.error("the certificate before is used: \(error)")
+                // It may be half renewed, or not readable yet: the next look tries again.
+                let problem = "\(error)"
+                if problem != state.problem { logger.error("the certificate before is used: \(problem)") }
+                state.problem = problem
             }
             return state.inUse
         }

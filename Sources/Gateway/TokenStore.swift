@@ -7,6 +7,8 @@ final class TokenStore: Sendable {
         var tokens: [Token] = []
         var stamp: FileStamp?
         var lookedAt: ContinuousClock.Instant?
+        /// Why the file of now cannot be used.
+        var problem: String?
     }
 
     private let file: TokenFile
@@ -35,14 +37,16 @@ final class TokenStore: Sendable {
         state.lookedAt = now
         let stamp = FileStamp(file.path)
         guard stamp != state.stamp else { return }
-        state.stamp = stamp
         do throws(TokenFile.Failure) {
             state.tokens = try file.read()
+            state.stamp = stamp
+            state.problem = nil
             logger.notice("tokens were read", metadata: ["count": "\(state.tokens.count)"])
         } catch {
             // A file with a mistake must not leave a revoked token valid.
             state.tokens = []
-            logger.error("no token is valid: \(error)")
+            if error.description != state.problem { logger.error("no token is valid: \(error)") }
+            state.problem = error.description
         }
     }
 }

@@ -38,11 +38,16 @@ extension WireError {
     }
 }
 
+extension WakeReasons {
+    /// Those that tell where a person is.
+    static let ofWhereabouts: WakeReasons = [.location, .device, .bluetooth]
+}
+
 extension ClientView {
     /// Leaves out what tells where a person is, before it is described.
     mutating func hideObservations() {
         observations = []
-        launches.reasons.subtract(.ofObservations)
+        launches.reasons.subtract(.ofWhereabouts)
     }
 }
 

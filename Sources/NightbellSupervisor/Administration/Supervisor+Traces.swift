@@ -117,8 +117,8 @@ extension Supervisor {
             }
             guard !trace.isAboutObservation else { continue }
             var reduced = event
-            if let reasons = trace.reasons, !reasons.isDisjoint(with: .ofObservations) {
-                reduced.detail = reasons.subtracting(.ofObservations).names
+            if let reasons = trace.reasons, !reasons.isDisjoint(with: .ofWhereabouts) {
+                reduced.detail = reasons.subtracting(.ofWhereabouts).names
             }
             send(reduced, to: connection)
         }
