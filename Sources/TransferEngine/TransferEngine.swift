@@ -250,8 +250,15 @@ package final class TransferEngine {
         let ends = session.ends + 1
         sessions[id]?.ends = ends
         store.setEnds(id, ends)
-        let end = TransferEnd(client: session.client, session: session.identifier, number: ends)
+        let end = TransferEnd(
+            client: session.client, session: session.identifier, number: Self.number(of: id, ends))
         afterCommit.append { [unowned self] in onEnd(end) }
+    }
+
+    /// It grows from one end to the next one, also if the session was removed in between, and was made again: each has a larger
+    /// ID than those before.
+    private static func number(of id: SessionID, _ ends: UInt64) -> UInt64 {
+        UInt64(clamping: id.rawValue) << 32 | ends & 0xFFFF_FFFF
     }
 
     /// The last ends of all sessions with results that are not released, or with tasks that need credentials.
@@ -259,7 +266,9 @@ package final class TransferEngine {
         sessions.sorted { $0.key < $1.key }.compactMap { id, session in
             let isOver = isWhollySettled(id) || session.tasks.contains { needsCredentials($0) }
             guard session.ends > 0, !session.tasks.isEmpty, isOver else { return nil }
-            return TransferEnd(client: session.client, session: session.identifier, number: session.ends)
+            return TransferEnd(
+                client: session.client, session: session.identifier, number: Self.number(of: id, session.ends)
+            )
         }
     }
 

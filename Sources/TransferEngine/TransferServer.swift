@@ -66,7 +66,9 @@ package final class TransferServer {
     }
 
     /// Serves until there is nothing to do for a while, or a signal comes.
-    package func run() throws(TransferError) {
+    ///
+    /// - Returns: whether there is nothing left to do.
+    package func run() throws(TransferError) -> Bool {
         do throws(HandlerError) {
             try loop.run()
         } catch {
@@ -74,6 +76,7 @@ package final class TransferServer {
         }
         engine.endTurn()
         if let failure = engine.failure { throw failure }
+        return isIdle
     }
 
     private var isIdle: Bool { connections.isEmpty && engine.isIdle && supervisor?.isIdle ?? true }

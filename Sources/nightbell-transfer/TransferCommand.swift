@@ -17,7 +17,7 @@ struct TransferCommand: ParsableCommand {
             root. It ends when it has been idle; all that is unfinished is continued by the next one with the same \
             directory. Proxies are those of the environment (http_proxy, https_proxy, no_proxy), unless a task names one.
 
-            Exit codes: 0 after the idle time, or SIGTERM; 64 the command line is wrong; 70 libcurl cannot be used; 71 the \
+            Exit codes: 0 after the idle time, or SIGTERM; 1 SIGTERM with --supervised, and there is something left to do; 64 the command line is wrong; 70 libcurl cannot be used; 71 the \
             system refused what is needed; 74 the store failed; 75 another process has the directory; 77 it cannot become \
             the given user, or root has given none.
             """)
@@ -126,6 +126,7 @@ struct TransferCommand: ParsableCommand {
         } catch {
             throw Self.failure(EX_NOPERM, "\(error)")
         }
+        let isDone: Bool
         do throws(TransferError) {
             let listener = try self.listener()
             let signals = try Self.signals()
@@ -135,11 +136,13 @@ struct TransferCommand: ParsableCommand {
                 supervised ? try SupervisorLink(loop, engine, try Self.inheritedSocket(3)) : nil
             let server = try TransferServer(
                 loop, engine, listener: listener, supervisor: supervisor, signals: signals.rawValue)
-            try server.run()
+            isDone = try server.run()
             withExtendedLifetime(signals) {}
         } catch {
             throw Self.failure(error.exitCode, "\(error)")
         }
+        // The supervisor starts another one.
+        if supervised, !isDone { throw ExitCode(1) }
     }
 
     private func listener() throws(TransferError) -> SeqPacketSocket {

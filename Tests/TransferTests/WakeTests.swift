@@ -59,6 +59,28 @@ struct WakeTests {
         #expect(text.contains("transfers of session s"), "\(text)")
     }
 
+    @Test("Each batch of a session wakes, also after all of the one before was released")
+    func batches() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        for batch in 1...2 {
+            let name = "batch\(batch)"
+            let address = "\(server.address)/slow?seed=\(name)&size=1500000&ms=120"
+            try client.command("download s \(name) \(address)")
+            try client.sleep()
+            #expect(try client.event("wake").contains("reasons=transfer "))
+            #expect(try client.event("transferred s").contains(" \(name) status=200 bytes=1500000 "))
+            try client.event("session-finished s")
+            try checkStore()
+            try supervisor.wait(for: client.name, toBe: "suspended")
+            try client.tell("foreground")
+            _ = try supervisor.nightbell("wake", client.name)
+            try client.event("wake")
+            try client.event("ok")
+        }
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 2)
+    }
+
     @Test(
         "A client that was ended by the system is launched, and receives the results",
         arguments: [false, true])

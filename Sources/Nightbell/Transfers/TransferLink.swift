@@ -31,12 +31,24 @@ final class TransferLink: Sendable {
         var answers: [UInt64: WireTransferAnswer] = [:]
         /// Requests that a thread waits for.
         var expected: Set<UInt64> = []
+        /// Of those, the ones with a task to be told of after the answer.
+        var additions: Set<UInt64> = []
         var events: [Event] = []
         /// Results that were handled, until their release is certain: by the number of the request.
         var releases: [UInt64: Int64] = [:]
         var handled: Set<Int64> = []
+        /// A report has arrived on the last connection.
+        var hasHeard = false
         /// The client is not to be suspended.
         var hold: Hold = .none
+        /// When the hold began, or something other than progress has arrived since.
+        var busyAt: Int64 = 0
+
+        /// Reports that were not answered on it come again on the next one.
+        mutating func dropConnection() {
+            connection = nil
+            releases.removeAll()
+        }
     }
 
     private enum Hold {
@@ -52,8 +64,8 @@ final class TransferLink: Sendable {
     private let identifier: String
     private let handlers: TransferSession.Handlers
 
-    /// How long the client is held awake without anything to do, in milliseconds: results follow each other.
-    private static let idleHold: CInt = 2_000
+    /// How long the client is held awake without anything to do: results follow each other.
+    private static let idleHold: Int64 = 2_000_000_000
     private static let firstPause: Int64 = 50_000_000
     private static let longestPause: Int64 = 5_000_000_000
 
@@ -115,7 +127,11 @@ final class TransferLink: Sendable {
             core.isConnecting = false
             guard let opened, !core.isClosed else { return }
             core.connection = opened.connection
-            core.isNeeded = opened.answer.settled + opened.answer.unsettled > 0
+            if opened.answer.settled + opened.answer.unsettled > 0 {
+                core.isNeeded = true
+            } else if core.waiting == 0 {
+                core.isNeeded = false
+            }
         }
         core.changed()
         return opened != nil
@@ -160,21 +176,28 @@ final class TransferLink: Sendable {
         core.withLock { core in
             core.isReading = false
             guard core.connection === connection else { return }
-            guard let reports else { return core.connection = nil }
+            guard let reports else { return core.dropConnection() }
+            if !reports.isEmpty { core.hasHeard = true }
             for report in reports { take(report.report, report.file, &core) }
         }
         core.changed()
     }
 
+    /// Whether a connection is needed follows the order in which the process tells of its tasks.
     private func take(_ report: WireTransferReport, _ file: TransferFile?, _ core: inout Core) {
+        if case .progress? = report.report {} else { core.busyAt = BootClock.now() }
         switch report.report {
         case .answer(let answer):
+            if answer.refusal.isEmpty, core.additions.contains(answer.number) { core.isNeeded = true }
             if let task = core.releases.removeValue(forKey: answer.number) { core.handled.remove(task) }
             if core.expected.contains(answer.number) { core.answers[answer.number] = answer }
         case .finished(let finished): core.events.append(.finished(finished, file))
         case .challenge(let challenge): core.events.append(.needsCredentials(challenge))
         case .progress(let progress): core.events.append(.progress(progress))
-        case .sessionFinished: core.events.append(.sessionFinished)
+        case .sessionFinished:
+            core.events.append(.sessionFinished)
+            // If a task needs credentials, its answer needs one again.
+            core.isNeeded = false
         case nil: break  // from a newer process
         }
     }
@@ -183,7 +206,7 @@ final class TransferLink: Sendable {
     private func lose(_ connection: TransferConnection) {
         core.withLock { core in
             guard core.connection === connection else { return }
-            core.connection = nil
+            core.dropConnection()
         }
         core.changed()
     }
@@ -202,14 +225,15 @@ final class TransferLink: Sendable {
             guard !core.isClosed else { throw NightbellError(.closed, "") }
             core.lastNumber += 1
             core.waiting += 1
-            if isAddition { core.isNeeded = true }
             core.expected.insert(core.lastNumber)
+            if isAddition { core.additions.insert(core.lastNumber) }
             return core.lastNumber
         }
         defer {
             core.withLock { core in
                 core.waiting -= 1
                 core.expected.remove(number)
+                core.additions.remove(number)
                 core.answers[number] = nil
             }
             // The thread may have nothing to wait for any more.
@@ -298,16 +322,29 @@ final class TransferLink: Sendable {
             case .end: return
             case .rest: release()
             case .connect:
-                if (try? connect()) == true {
-                    failures = 0
-                } else {
-                    pause(min(Self.firstPause << Int64(min(failures, 10)), Self.longestPause))
-                    failures += 1
+                // A connection that brought nothing counts as none: this process may lack descriptors for the results.
+                let hasHeard = core.withLock { core in
+                    defer { core.hasHeard = false }
+                    return core.hasHeard
                 }
+                if hasHeard { failures = 0 }
+                if failures > 0 {
+                    pause(min(Self.firstPause << Int64(min(failures - 1, 10)), Self.longestPause))
+                }
+                failures += 1
+                _ = try? connect()
             case .read(let connection):
-                let isHeld = core.withLock { if case .none = $0.hold { false } else { true } }
-                let isReady = connection.wait(milliseconds: isHeld ? Self.idleHold : -1)
-                if isHeld, !isReady { release() }
+                let left = core.withLock { core -> Int64? in
+                    if case .none = core.hold { return nil }
+                    return core.busyAt + Self.idleHold - BootClock.now()
+                }
+                if let left, left <= 0 {
+                    release()
+                } else if let left {
+                    if !connection.wait(milliseconds: CInt(clamping: left / 1_000_000 + 1)) { release() }
+                } else {
+                    connection.wait(milliseconds: -1)
+                }
                 read(connection)
             case .handle(let event): handle(event)
             }
@@ -329,8 +366,6 @@ final class TransferLink: Sendable {
         case .sessionFinished:
             handlers.sessionFinished()
             release()
-            // Unless a handler has added a task, or one needs credentials, which the next connection tells.
-            core.withLock { if $0.waiting == 0 { $0.isNeeded = false } }
         }
     }
 
@@ -379,6 +414,7 @@ final class TransferLink: Sendable {
         let isFirst = core.withLock { core in
             guard case .none = core.hold, !core.isClosed else { return false }
             core.hold = .beginning(isOver: false)
+            core.busyAt = BootClock.now()
             return true
         }
         guard isFirst else { return }
@@ -453,8 +489,10 @@ final class TransferConnection: Sendable {
                 switch reception {
                 case .wouldBlock: return reports
                 case .end: return reports.isEmpty ? nil : reports
-                case .packet(_, let truncated, _):
-                    guard !truncated, let report = try? WireTransferReport(serializedBytes: box.buffer.bytes)
+                case .packet(_, let truncated, let controlTruncated):
+                    // A result without its file would be released unread.
+                    guard !truncated, !controlTruncated,
+                        let report = try? WireTransferReport(serializedBytes: box.buffer.bytes)
                     else { return nil }
                     let descriptor = box.buffer.takeDescriptor()
                     reports.append((report, TransferFile(descriptor)))

@@ -91,6 +91,11 @@ extension Supervisor {
         guard errno == EEXIST else { throw SystemError("mkdir \(path)") }
         var status = stat()
         _ = try systemCall("lstat \(path)") { unsafe lstat(path, &status) }
+        if status.st_mode & S_IFMT == S_IFDIR, status.st_uid == 0, geteuid() == 0, user != 0 {
+            // A worker that died had made it, and not given it away yet.
+            _ = try systemCall("chown \(path)") { unsafe lchown(path, user, gid_t.max) }
+            return
+        }
         guard status.st_mode & S_IFMT == S_IFDIR,
             status.st_uid == user || status.st_uid == 0 && user == geteuid()
         else { throw SystemError(code: EPERM, call: "\(path) is not a directory of uid \(user)") }
