@@ -20,7 +20,7 @@ extension Supervisor {
             return "pid \(program.processID) cannot be a program of this connection"
         }
         guard connection.launched == nil else {
-            return "whatever speaks for a program needs a connection that it has made itself"
+            return "a program is spoken for over a connection of its own, not over that of a launch"
         }
         // A set-user-ID program has the real uid of its user, and is none of its user's to stop.
         guard user == 0 || ProcFS.ownsAll(pid, user) else { return "pid \(pid) is not of uid \(user)" }
@@ -35,12 +35,18 @@ extension Supervisor {
     }
 
     /// Puts an unmodified program into its cgroup before it is welcomed, with the descendants that it has already. Those that
-    /// it starts later begin there.
+    /// it starts later begin there. Descendants in another cgroup, or of another user, stay: they are managed elsewhere.
     func attachProgram(_ client: ClientID, _ record: ServedClient) {
         guard record.programStart != nil, record.obstacle == nil else { return }
         do {
+            let pid = record.process.pid
+            // Before it is moved.
+            let descendants = descendants(
+                of: pid, in: Self.cgroup(of: pid), supervision.user(of: client), Self.mostGenerations)
             try suspender.attach(slot: client.slot, process: record.process)
-            try include(descendantsOf: record.process.pid, client, generations: Self.mostGenerations)
+            for descendant in descendants {
+                try suspender.include(slot: client.slot, descendant: descendant)
+            }
         } catch {
             guard error.code != .notPermitted else { return reportPermissionDenied(client, record, error) }
             log(
@@ -51,13 +57,17 @@ extension Supervisor {
 
     private static let mostGenerations = 16
 
-    private func include(
-        descendantsOf pid: pid_t, _ client: ClientID, generations: Int
-    ) throws(SuspensionError) {
-        guard generations > 0 else { return }
-        for child in ProcFS.children(pid) {
-            try suspender.include(slot: client.slot, descendant: child)
-            try include(descendantsOf: child, client, generations: generations - 1)
+    private static func cgroup(of pid: pid_t) -> String? { try? SmallFile.readText("/proc/\(pid)/cgroup") }
+
+    private func descendants(
+        of pid: pid_t, in cgroup: String?, _ user: UserID?, _ generations: Int
+    ) -> [pid_t] {
+        guard generations > 0 else { return [] }
+        return ProcFS.children(pid).flatMap { child in
+            let isMember =
+                Self.cgroup(of: child) == cgroup
+                && (user == 0 || user.map { ProcFS.ownsAll(child, $0) } ?? false)
+            return (isMember ? [child] : []) + descendants(of: child, in: cgroup, user, generations - 1)
         }
     }
 }

@@ -25,12 +25,20 @@ struct KillCommand: ParsableCommand {
                 try administration.show(client).processID == info.processID
             else { throw NightbellError(.processGone, "it has no process") }
             try Self.check(process)
-            let isAsleep = info.state == .suspended || info.state == .suspending
+            let isAsleep = Self.isAsleep(info)
             if isAsleep, signal.number != SIGKILL { try administration.wake(client) }
             guard ProgramSignal.send(signal.number, to: info.processID, toFirstThread: isAsleep) else {
                 throw Self.error(errno)
             }
+            // It may have fallen asleep in between, before it got the signal; or it has ended by it.
+            if signal.number != SIGKILL, let now = try? administration.show(client), Self.isAsleep(now) {
+                try administration.wake(client)
+            }
         }
+    }
+
+    private static func isAsleep(_ client: ClientInfo) -> Bool {
+        client.state == .suspended || client.state == .suspending
     }
 
     /// It is not woken in vain.

@@ -48,6 +48,8 @@ final class Adoption {
 
     /// Whether this process may look into the program, and nothing else manages it.
     private func check() throws(AdoptionRefusal) {
+        let mount = CgroupMount.find()
+        let cgroup = mount?.directory(of: pid)
         for member in members() {
             guard !Self.isAncestor(member) else { throw .ownAncestor(member) }
             let user = ProcFS.uid(member)
@@ -55,13 +57,16 @@ final class Adoption {
                 throw .otherUser(member, user)
             }
             switch ProcessGroup.of(member) {
-            case .unit(let name) where name.hasSuffix(".service"): throw .unit(member, name)
+            case .unit(let name) where name.hasSuffix(".service") || name == "init.scope":
+                throw .unit(member, name)
             case .container(let name): throw .container(member, name)
             case .unit, .cgroup, .root, .some(.none), nil: break
             }
-            if let directory = CgroupMount.find()?.directory(of: member), Self.isOfClient(directory) {
-                throw .client(member)
-            }
+            guard Self.isInOurNamespace(member) else { throw .otherNamespace(member) }
+            guard let directory = mount?.directory(of: member) else { continue }
+            if Self.isOfClient(directory) { throw .client(member) }
+            // All of them would go back to the first one's cgroup.
+            if let cgroup, directory != cgroup { throw .otherCgroup(member, directory) }
         }
         if let look = try? ProcessLook.take(pid, .waits), !look.hasMemory { throw .kernelThread(pid) }
         try checkRights()
@@ -90,11 +95,22 @@ final class Adoption {
         return ancestor == pid
     }
 
-    /// Whether it is the cgroup of a client, which a supervisor has made.
+    /// Whether it is the cgroup of a client, which a supervisor has made, or one below that.
     private static func isOfClient(_ directory: String) -> Bool {
-        let parts = directory.split(separator: "/").suffix(2)
-        return parts.count == 2 && parts.first?.hasPrefix("nightbell-") == true
-            && parts.last?.hasPrefix("client-") == true
+        let parts = directory.split(separator: "/")
+        return zip(parts, parts.dropFirst()).contains {
+            $0.hasPrefix("nightbell-") && $1.hasPrefix("client-")
+        }
+    }
+
+    /// The processes of a container have pids of their own, whichever engine runs it.
+    private static func isInOurNamespace(_ pid: pid_t) -> Bool {
+        do throws(SystemError) {
+            return try readLink("/proc/\(pid)/ns/pid") == readLink("/proc/self/ns/pid")
+        } catch {
+            // It is gone, or hidden: then the check of rights says so.
+            return true
+        }
     }
 
     // MARK: Members
@@ -170,6 +186,9 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
     case unit(pid_t, String)
     case container(pid_t, String)
     case client(pid_t)
+    case otherNamespace(pid_t)
+    /// The directory of its cgroup.
+    case otherCgroup(pid_t, String)
     /// The value of `kernel.yama.ptrace_scope`, if there is one.
     case noRights(pid_t, scope: Int?)
     case noHierarchy
@@ -195,6 +214,10 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
         case .container(let pid, let name):
             "process \(pid) belongs to the container \(name), which its engine manages: ask the engine to pause it"
         case .client(let pid): "process \(pid) belongs to a client of a supervisor already"
+        case .otherNamespace(let pid):
+            "process \(pid) is in a container, which its engine manages: ask the engine to pause it"
+        case .otherCgroup(let pid, let directory):
+            "its process \(pid) is in another cgroup, \(directory): all of a program is put to sleep in one"
         case .noRights(let pid, 1?):
             """
             process \(pid) may not be looked into: kernel.yama.ptrace_scope is 1, and it was not started by this \
@@ -220,8 +243,8 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
         switch self {
         case .otherUser, .noRights: 5
         case .noProcess, .cannotBeOpened, .kernelThread, .ownAncestor, .unit, .container, .client,
-            .noHierarchy,
-            .wholeHierarchy, .noCgroup, .managed, .hasCgroups, .noProcesses, .unreadable, .neverSuspended:
+            .otherNamespace, .otherCgroup, .noHierarchy, .wholeHierarchy, .noCgroup, .managed, .hasCgroups,
+            .noProcesses, .unreadable, .neverSuspended:
             1
         }
     }
