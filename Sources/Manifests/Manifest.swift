@@ -41,7 +41,7 @@ package struct Manifest: Sendable, Equatable {
             return ["--limit", "\(limit.resource)=\(number)"]
         }
         launch.arguments =
-            [tool, "run", "--unmodified", "--identifier", identifier.description] + unmodified.arguments
+            [tool, "run", "--unmodified", "--identifier=\(identifier)"] + unmodified.arguments
             + limits + ["--"] + launch.arguments
         // They are the program's, and not of the process that looks after it.
         launch.limits = []

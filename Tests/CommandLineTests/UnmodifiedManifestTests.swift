@@ -7,8 +7,10 @@ import Testing
 
 /// An echo server that knows nothing of Nightbell. It appends its port and its limit of open files to its output.
 private let echo = """
-    import os, resource, select, signal, socket, sys
+    import ctypes, os, resource, select, signal, socket, sys
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # As the kernel does for a program that changes its user: it lives on when its parent ends (PR_SET_PDEATHSIG).
+    if "SPARED" in os.environ: ctypes.CDLL(None).prctl(1, 0)
     server = socket.create_server(("127.0.0.1", 0))
     events = select.epoll()
     events.register(server, select.EPOLLIN)
@@ -137,9 +139,11 @@ struct UnmodifiedManifestTests {
         #expect(starts.count == 2)
     }
 
-    @Test("If the process that speaks for it is killed, it is killed as well, and launched again")
-    func parentKilled() throws {
-        try declare()
+    @Test(
+        "If the process that speaks for it is killed, it is killed as well, and launched again",
+        arguments: [false, true])
+    func parentKilled(isSpared: Bool) throws {
+        try declare(isSpared ? "environment: {SPARED: yes}" : "")
         let fixture = try fixture()
         defer { quit(fixture) }
         for start in 1...3 {

@@ -185,7 +185,7 @@ struct ManifestTests {
         #expect(manifest.unmodified?.timers == .ignore && manifest.unmodified?.idle == .seconds(120))
         let launch = manifest.launch(with: "/bin/nightbell")
         let expected =
-            "/bin/nightbell run --unmodified --identifier a --timers ignore --idle 120s --page-out 1500ms "
+            "/bin/nightbell run --unmodified --identifier=a --timers ignore --idle 120s --page-out 1500ms "
             + "--limit openFiles=64 --limit core=unlimited -- /p --all"
         #expect(launch.arguments == expected.split(separator: " ").map(String.init))
         #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
@@ -194,7 +194,7 @@ struct ManifestTests {
         #expect(late.unmodified?.timers == .coalesce(.seconds(60)))
         #expect(late.launch(with: "/n").arguments.contains("coalesce=60s"))
         let plain = try #require(read("identifier: a\ncommand: [/p]\nunmodified: true\n").manifests.first)
-        #expect(plain.launch(with: "/n").arguments.suffix(3) == ["a", "--", "/p"])
+        #expect(plain.launch(with: "/n").arguments.suffix(3) == ["--identifier=a", "--", "/p"])
         let other = try #require(read("identifier: a\ncommand: [/p]\nunmodified: no\n").manifests.first)
         #expect(other.launch(with: "/n") == other.launch)
     }

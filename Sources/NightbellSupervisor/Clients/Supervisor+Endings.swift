@@ -95,6 +95,15 @@ extension Supervisor {
             } else if ProcFS.isExiting(record.process.pid) {
                 // On a busy machine that may take longer.
                 connections.hungUp.append((connection.key, now + Self.patience))
+            } else if record.programStart != nil {
+                // The process that spoke for it has died, and the kernel spares a program that has changed its user. Launched
+                // again beside it, there would be two.
+                log(
+                    .launches, .notice, of: supervision.user(of: record.id),
+                    "\(record.identifier), pid \(record.process.pid), is killed: nothing speaks for it any more"
+                )
+                _ = try? record.process.signal(SIGKILL)
+                connections.hungUp.append((connection.key, now + Self.patience))
             } else {
                 feed(.gone(record.id))
             }
