@@ -38,6 +38,10 @@ package final class TransferEngine {
         /// How often all its tasks were finished, or one needed credentials.
         var ends: UInt64 = 0
         var connections = 0
+        /// When the end is told again, unless its client has come for the results.
+        var remindsAt: Int64?
+        /// How often it was told again.
+        var reminders = 0
         var tasks: Set<TaskID> = []
         var tags: [String: TaskID] = [:]
     }
@@ -65,6 +69,10 @@ package final class TransferEngine {
     private var elapsedTime = ElapsedTime(after: nil, boot: "", uptime: 0)
     private var queueTimer: LoopTimer?
     private var orphanTimer: LoopTimer?
+    private var reminderTimer: LoopTimer?
+    /// The first pause before an end is told again, which doubles. A client that was told of it may have died meanwhile, and the
+    /// supervisor may have heard of the end before it heard of the death.
+    private static let firstReminder: Int64 = 10_000_000_000
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// A task has finished, or needs credentials, or another was added.
@@ -84,6 +92,7 @@ package final class TransferEngine {
         queue = TransferQueue(configuration.limits)
         queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
         orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
+        reminderTimer = LoopTimer(loop) { [unowned self] in remind() }
         try load()
         removeOrphans()
     }
@@ -119,6 +128,7 @@ package final class TransferEngine {
         for record in records {
             insert(hasBooted ? try checked(record) : record)
         }
+        for id in sessions.keys { scheduleReminder(of: id) }
     }
 
     /// The machine has started anew, perhaps after a loss of power: only durable bytes count. A file that was handed over, but
@@ -192,6 +202,7 @@ package final class TransferEngine {
         let name = Name(client: client, identifier: identifier)
         if let id = names[name] {
             sessions[id]?.connections += 1
+            sessions[id]?.reminders = 0
             return id
         }
         let now = elapsedSeconds
@@ -214,6 +225,7 @@ package final class TransferEngine {
         } else {
             store.setSeen(id, elapsedSeconds)
             if owesResults, session.connections == 1, isWhollySettled(id) { noteEnd(of: id) }
+            scheduleReminder(of: id)
         }
     }
 
@@ -253,6 +265,32 @@ package final class TransferEngine {
         let end = TransferEnd(
             client: session.client, session: session.identifier, number: Self.number(of: id, ends))
         afterCommit.append { [unowned self] in onEnd(end) }
+        scheduleReminder(of: id)
+    }
+
+    private func scheduleReminder(of id: SessionID) {
+        guard let session = sessions[id], session.connections == 0, owesEnd(session, id) else { return }
+        let pause = Self.firstReminder << Int64(min(session.reminders, 10))
+        let due = BootClock.now() + pause
+        sessions[id]?.remindsAt = due
+        reminderTimer?.deadline = min(reminderTimer?.deadline ?? .max, due)
+    }
+
+    private func remind() {
+        let now = BootClock.now()
+        for (id, session) in sessions {
+            guard let due = session.remindsAt, due <= now else { continue }
+            sessions[id]?.remindsAt = nil
+            guard session.connections == 0, owesEnd(session, id) else { continue }
+            sessions[id]?.reminders += 1
+            noteEnd(of: id)
+        }
+        reminderTimer?.deadline = sessions.values.compactMap(\.remindsAt).min()
+    }
+
+    /// Whether its client has results to take, or credentials to give.
+    private func owesEnd(_ session: Session, _ id: SessionID) -> Bool {
+        !session.tasks.isEmpty && (isWhollySettled(id) || session.tasks.contains { needsCredentials($0) })
     }
 
     /// It grows from one end to the next one, also if the session was removed in between, and was made again: each has a larger
@@ -264,8 +302,7 @@ package final class TransferEngine {
     /// The last ends of all sessions with results that are not released, or with tasks that need credentials.
     package var ends: [TransferEnd] {
         sessions.sorted { $0.key < $1.key }.compactMap { id, session in
-            let isOver = isWhollySettled(id) || session.tasks.contains { needsCredentials($0) }
-            guard session.ends > 0, !session.tasks.isEmpty, isOver else { return nil }
+            guard session.ends > 0, owesEnd(session, id) else { return nil }
             return TransferEnd(
                 client: session.client, session: session.identifier, number: Self.number(of: id, session.ends)
             )
