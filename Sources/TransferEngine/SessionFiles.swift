@@ -86,7 +86,7 @@ struct SessionFiles {
         return OpenFile(try OwnedDescriptor(opening: path(id, of: session, part), flags, mode: 0o600))
     }
 
-    /// For the client, which cannot write to it.
+    /// For the client, which gets a descriptor for reading.
     func openResult(_ id: TaskID, of session: SessionID) throws(SystemError) -> OpenFile {
         OpenFile(
             try OwnedDescriptor(

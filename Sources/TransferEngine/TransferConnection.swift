@@ -37,9 +37,7 @@ final class TransferConnection {
     private static let tasksInList = 100
     private static let mostTurnRequests = 256
 
-    init(
-        _ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket, isRoot: Bool
-    ) throws {
+    init(_ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket) throws {
         self.loop = loop
         self.engine = engine
         self.socket = socket

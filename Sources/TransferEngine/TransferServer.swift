@@ -123,7 +123,7 @@ package final class TransferServer {
                 guard peer.uid == user || peer.uid == 0, connections.count < Self.maximumConnections else {
                     continue
                 }
-                let connection = try TransferConnection(loop, engine, socket, isRoot: peer.uid == 0)
+                let connection = try TransferConnection(loop, engine, socket)
                 connections[ObjectIdentifier(connection)] = connection
             }
         } catch {

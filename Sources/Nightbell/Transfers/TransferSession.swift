@@ -147,8 +147,8 @@ public final class TransferSession: Sendable {
         }
     }
 
-    /// Ends this value: no handler starts after this. The client is not woken for the session any more; its tasks go on, and
-    /// making the session again continues it.
+    /// Ends this value: no handler starts after this, but for one that the session's thread is about to start. The client is not
+    /// woken for the session any more; its tasks go on, and making the session again continues it.
     public func invalidate() {
         link.close()
         // Without a supervisor there is nothing to be ended.
