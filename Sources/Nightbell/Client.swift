@@ -355,6 +355,7 @@ extension Client.SocketToPark {
             return NewSocket(
                 descriptor: descriptor, tag: tag, name: name, file: try FileIdentity(of: descriptor),
                 survives: survives, profile: profile, isEncrypted: isEncrypted,
+                isRouted: tag == .voip && SocketPath.isRouted(descriptor),
                 receiveBuffer: UInt32(clamping: receiveBuffer))
         } catch {
             throw NightbellError(.system, error)

@@ -1588,46 +1588,69 @@ package nonisolated struct WireHandOver: Sendable {
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  package nonisolated struct Socket: Sendable {
+  package nonisolated struct Socket: @unchecked Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    package var tag: WireSocketTag = .unspecified
+    package var tag: WireSocketTag {
+      get {_storage._tag}
+      set {_uniqueStorage()._tag = newValue}
+    }
 
     /// a label to read; at most 64 bytes
-    package var name: String = String()
+    package var name: String {
+      get {_storage._name}
+      set {_uniqueStorage()._name = newValue}
+    }
 
     /// It stays parked when this process is gone, and an event on it launches the client again. Needs a launch
     /// specification (CANNOT_LAUNCH).
-    package var survives: Bool = false
+    package var survives: Bool {
+      get {_storage._survives}
+      set {_uniqueStorage()._survives = newValue}
+    }
+
+    /// Its local address is one that the machine can lose: a specific one, and no loopback or link-local one. The client
+    /// is told when the socket cannot work any more (path_lost), and while it is held the machine's sleep is prepared.
+    /// For SOCKET_TAG_VOIP only, and ignored for others: the supervisor does not ask the kernel for each socket.
+    package var routed: Bool {
+      get {_storage._routed}
+      set {_uniqueStorage()._routed = newValue}
+    }
 
     /// How its pings are handled while the client sleeps, or is gone and the socket survives; for
     /// SOCKET_TAG_VOIP only.
     package var profile: WireProfile {
-      get {_profile ?? WireProfile()}
-      set {_profile = newValue}
+      get {_storage._profile ?? WireProfile()}
+      set {_uniqueStorage()._profile = newValue}
     }
     /// Returns true if `profile` has been explicitly set.
-    package var hasProfile: Bool {self._profile != nil}
+    package var hasProfile: Bool {_storage._profile != nil}
     /// Clears the value of `profile`. Subsequent reads from it will return its default value.
-    package mutating func clearProfile() {self._profile = nil}
+    package mutating func clearProfile() {_uniqueStorage()._profile = nil}
 
     /// Its bytes are encrypted. A profile can then see messages only through the kernel (kTLS): otherwise
     /// profiles that read or write messages are refused with OPAQUE_SOCKET.
-    package var encrypted: Bool = false
+    package var encrypted: Bool {
+      get {_storage._encrypted}
+      set {_uniqueStorage()._encrypted = newValue}
+    }
 
     /// While the client sleeps, or is gone and the socket survives, SO_RCVBUF is this many bytes, if it is
     /// less otherwise and the kernel permits it (net.core.rmem_max). For UDP and other Internet datagram
     /// sockets only (INVALID_ARGUMENT). The option is shared with the client: it is restored when the client
     /// runs again, unless it was changed since. Wake reports the datagrams that were dropped all the same.
-    package var receiveBuffer: UInt32 = 0
+    package var receiveBuffer: UInt32 {
+      get {_storage._receiveBuffer}
+      set {_uniqueStorage()._receiveBuffer = newValue}
+    }
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
 
-    fileprivate var _profile: WireProfile? = nil
+    fileprivate var _storage = _StorageClass.defaultInstance
   }
 
   package init() {}
@@ -5167,58 +5190,111 @@ nonisolated extension WireHandOver: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireHandOver.Socket: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireHandOver.protoMessageName + ".Socket"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{2}\u{5}profile\0\u{1}encrypted\0\u{3}receive_buffer\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}tag\0\u{1}name\0\u{1}survives\0\u{1}routed\0\u{2}\u{4}profile\0\u{1}encrypted\0\u{3}receive_buffer\0")
+
+  fileprivate class _StorageClass {
+    var _tag: WireSocketTag = .unspecified
+    var _name: String = String()
+    var _survives: Bool = false
+    var _routed: Bool = false
+    var _profile: WireProfile? = nil
+    var _encrypted: Bool = false
+    var _receiveBuffer: UInt32 = 0
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _tag = source._tag
+      _name = source._name
+      _survives = source._survives
+      _routed = source._routed
+      _profile = source._profile
+      _encrypted = source._encrypted
+      _receiveBuffer = source._receiveBuffer
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularEnumField(value: &self.tag) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self.name) }()
-      case 3: try { try decoder.decodeSingularBoolField(value: &self.survives) }()
-      case 8: try { try decoder.decodeSingularMessageField(value: &self._profile) }()
-      case 9: try { try decoder.decodeSingularBoolField(value: &self.encrypted) }()
-      case 10: try { try decoder.decodeSingularUInt32Field(value: &self.receiveBuffer) }()
-      default: break
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularEnumField(value: &_storage._tag) }()
+        case 2: try { try decoder.decodeSingularStringField(value: &_storage._name) }()
+        case 3: try { try decoder.decodeSingularBoolField(value: &_storage._survives) }()
+        case 4: try { try decoder.decodeSingularBoolField(value: &_storage._routed) }()
+        case 8: try { try decoder.decodeSingularMessageField(value: &_storage._profile) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._encrypted) }()
+        case 10: try { try decoder.decodeSingularUInt32Field(value: &_storage._receiveBuffer) }()
+        default: break
+        }
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.tag != .unspecified {
-      try visitor.visitSingularEnumField(value: self.tag, fieldNumber: 1)
-    }
-    if !self.name.isEmpty {
-      try visitor.visitSingularStringField(value: self.name, fieldNumber: 2)
-    }
-    if self.survives != false {
-      try visitor.visitSingularBoolField(value: self.survives, fieldNumber: 3)
-    }
-    try { if let v = self._profile {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
-    } }()
-    if self.encrypted != false {
-      try visitor.visitSingularBoolField(value: self.encrypted, fieldNumber: 9)
-    }
-    if self.receiveBuffer != 0 {
-      try visitor.visitSingularUInt32Field(value: self.receiveBuffer, fieldNumber: 10)
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._tag != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._tag, fieldNumber: 1)
+      }
+      if !_storage._name.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._name, fieldNumber: 2)
+      }
+      if _storage._survives != false {
+        try visitor.visitSingularBoolField(value: _storage._survives, fieldNumber: 3)
+      }
+      if _storage._routed != false {
+        try visitor.visitSingularBoolField(value: _storage._routed, fieldNumber: 4)
+      }
+      try { if let v = _storage._profile {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+      } }()
+      if _storage._encrypted != false {
+        try visitor.visitSingularBoolField(value: _storage._encrypted, fieldNumber: 9)
+      }
+      if _storage._receiveBuffer != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._receiveBuffer, fieldNumber: 10)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireHandOver.Socket, rhs: WireHandOver.Socket) -> Bool {
-    if lhs.tag != rhs.tag {return false}
-    if lhs.name != rhs.name {return false}
-    if lhs.survives != rhs.survives {return false}
-    if lhs._profile != rhs._profile {return false}
-    if lhs.encrypted != rhs.encrypted {return false}
-    if lhs.receiveBuffer != rhs.receiveBuffer {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._tag != rhs_storage._tag {return false}
+        if _storage._name != rhs_storage._name {return false}
+        if _storage._survives != rhs_storage._survives {return false}
+        if _storage._routed != rhs_storage._routed {return false}
+        if _storage._profile != rhs_storage._profile {return false}
+        if _storage._encrypted != rhs_storage._encrypted {return false}
+        if _storage._receiveBuffer != rhs_storage._receiveBuffer {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

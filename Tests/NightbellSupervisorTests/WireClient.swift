@@ -182,8 +182,10 @@ final class WireClient {
 
     // MARK: Common steps
 
-    func handOver(_ descriptor: Int32, _ tag: WireSocketTag = .voip, name: String = "") throws -> UInt64 {
-        switch try handOverAny([descriptor], tag, name: name)[0].result {
+    func handOver(
+        _ descriptor: Int32, _ tag: WireSocketTag = .voip, name: String = "", routed: Bool = false
+    ) throws -> UInt64 {
+        switch try handOverAny([descriptor], tag, name: name, routed: routed)[0].result {
         case .token(let token)?: return token
         case .error(let error)?: throw error
         case nil: throw TestFailure("an adoption without a result")
@@ -191,13 +193,14 @@ final class WireClient {
     }
 
     func handOverAny(
-        _ descriptors: [Int32], _ tag: WireSocketTag = .voip, name: String = ""
+        _ descriptors: [Int32], _ tag: WireSocketTag = .voip, name: String = "", routed: Bool = false
     ) throws -> [WireHandedOver.Adoption] {
         var message = WireHandOver()
         message.sockets = descriptors.map { _ in
             var socket = WireHandOver.Socket()
             socket.tag = tag
             socket.name = name
+            socket.routed = routed
             return socket
         }
         switch try ask(.handOver(message), descriptors: descriptors) {

@@ -132,6 +132,35 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         }
     }
 
+    @Test func saysWhichSocketsHaveAnAddressThatTheMachineCanLose() throws {
+        let supervisor = try FakeSupervisor()
+        let client = try Client(of: supervisor)
+        // 192.0.2.1 and 127.0.0.1.
+        let descriptors = try [0xC000_0201, 0x7F00_0001].map { try Self.datagramSocket(boundTo: $0) }
+        defer { for descriptor in descriptors { close(descriptor) } }
+        _ = try client.handOver(descriptors.map { Client.SocketToPark($0, as: .voip) })
+        let routed = try supervisor.expect("HandOver") { received in
+            if case .handOver(let body)? = received.message.body { body.sockets.map(\.routed) } else { nil }
+        }
+        #expect(routed == [true, false])
+    }
+
+    /// The address need not be one of the machine's (`IP_FREEBIND`).
+    private static func datagramSocket(boundTo number: UInt32) throws -> CInt {
+        let descriptor = socket(AF_INET, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var (yes, address) = (CInt(1), sockaddr_in())
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = number.bigEndian
+        let isFree = setsockopt(descriptor, CInt(IPPROTO_IP), IP_FREEBIND, &yes, 4) == 0
+        let isBound = withUnsafeBytes(of: &address) {
+            bind(
+                descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+        }
+        guard isFree, isBound else { throw SystemError("bind") }
+        return descriptor
+    }
+
     @Test func refusesEachSocketForItsOwnReason() throws {
         let supervisor = try FakeSupervisor()
         supervisor.script { message in

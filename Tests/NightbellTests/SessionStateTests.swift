@@ -128,7 +128,9 @@ private let gone = NightbellError(.connectionLost, "")
     @Test func restoresStepByStep() throws {
         var rehearsal = SessionFixture.connected()
         let file = FileIdentity(device: 1, inode: 2)
-        let new = (0..<260).map { NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file) }
+        let new = (0..<260).map {
+            NewSocket(descriptor: 3, tag: .device, name: "\($0)", file: file, isRouted: true)
+        }
         _ = try rehearsal.ask(.handOver(new), at: 0)
         rehearsal.answer(
             .handedOver(.with { $0.adoptions = (0..<260).map { n in .with { $0.token = n + 1 } } }), at: 0)
@@ -139,6 +141,7 @@ private let gone = NightbellError(.connectionLost, "")
         #expect(rehearsal.sent.count == before + 1)
         rehearsal.answer(.welcome(.init()), at: second)
         #expect(rehearsal.sent.last?.handOver.sockets.count == 250)
+        #expect(rehearsal.sent.last?.handOver.sockets.allSatisfy(\.routed) == true)
         // Requests of others wait meanwhile.
         guard case .wait = try rehearsal.state.submit(.media, at: second) else {
             Issue.record("a request was sent in between")

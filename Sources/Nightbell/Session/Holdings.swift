@@ -8,6 +8,7 @@ package struct Holdings {
         package var token: UInt64?
         package var profile: Profile?
         package var isEncrypted = false
+        package var isRouted = false
         package var receiveBuffer: UInt32 = 0
         /// The state delegated with the profile at each suspension.
         package var delegatedState: DelegatedState?
@@ -63,7 +64,7 @@ package struct Holdings {
         let socket = ParkedSocket(id: nextID(), descriptor: new.descriptor, tag: new.tag, name: new.name)
         sockets[socket.id] = Parked(
             socket: socket, file: new.file, survives: new.survives, token: token, profile: new.profile,
-            isEncrypted: new.isEncrypted, receiveBuffer: new.receiveBuffer)
+            isEncrypted: new.isEncrypted, isRouted: new.isRouted, receiveBuffer: new.receiveBuffer)
         if new.profile != nil { hasProfiles = true }
         if let token { socketsByToken[token] = socket.id }
         return socket

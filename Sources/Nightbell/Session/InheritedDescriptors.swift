@@ -53,7 +53,8 @@ extension Link {
             }
             let new = NewSocket(
                 descriptor: descriptor, tag: tag, name: socket.name, file: file, survives: true,
-                profile: socket.hasProfile ? Profile(wire: socket.profile) : nil)
+                profile: socket.hasProfile ? Profile(wire: socket.profile) : nil,
+                isRouted: tag == .voip && SocketPath.isRouted(descriptor))
             return (socket.token, new)
         }
     }

@@ -12,16 +12,20 @@ package struct NewSocket: Sendable, Hashable {
     package var survives: Bool
     package var profile: Profile?
     package var isEncrypted: Bool
+    /// Whether it has a local address that the machine can lose.
+    package var isRouted: Bool
     /// In bytes, while the client sleeps; 0: unchanged.
     package var receiveBuffer: UInt32
 
     package init(
         descriptor: CInt, tag: SocketTag, name: String, file: FileIdentity, survives: Bool = false,
-        profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: UInt32 = 0
+        profile: Profile? = nil, isEncrypted: Bool = false, isRouted: Bool = false,
+        receiveBuffer: UInt32 = 0
     ) {
         self.receiveBuffer = receiveBuffer
         self.profile = profile
         self.isEncrypted = isEncrypted
+        self.isRouted = isRouted
         self.descriptor = descriptor
         self.tag = tag
         self.name = name
@@ -137,6 +141,7 @@ extension WireClientMessage {
                 if let profile = socket.profile { $0.profile = profile.wire }
                 $0.encrypted = socket.isEncrypted
                 $0.survives = socket.survives
+                $0.routed = socket.isRouted
                 $0.receiveBuffer = socket.receiveBuffer
             }
         }

@@ -124,7 +124,8 @@ extension SessionState {
                     NewSocket(
                         descriptor: $0.socket.descriptor, tag: $0.socket.tag, name: $0.socket.name,
                         file: $0.file, survives: $0.survives, profile: $0.profile,
-                        isEncrypted: $0.isEncrypted, receiveBuffer: $0.receiveBuffer)
+                        isEncrypted: $0.isEncrypted, isRouted: $0.isRouted,
+                        receiveBuffer: $0.receiveBuffer)
                 }
             }
             return .send(.handOver(sockets, request: number), descriptors: sockets.map(\.descriptor))

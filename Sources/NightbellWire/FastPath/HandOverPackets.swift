@@ -27,10 +27,19 @@ package struct HandOverPacket {
     }
 
     private mutating func readSockets(_ reader: inout PacketReader, _ end: Int) -> Bool {
+        var last = 0..<0
         while reader.position < end {
             guard reader.varint() == 1 << 3 | 2, let socketEnd = reader.end(), socketEnd <= end else {
                 return false
             }
+            let encoding = reader.position..<socketEnd
+            if let known = handOver.sockets.last, reader.areEqual(encoding, last) {
+                // As a rule a client's sockets are alike. A copy shares the storage of the first one.
+                handOver.sockets.append(known)
+                reader.skip(to: socketEnd)
+                continue
+            }
+            last = encoding
             var socket = WireHandOver.Socket()
             while reader.position < socketEnd {
                 switch reader.varint() {
@@ -48,6 +57,9 @@ package struct HandOverPacket {
                 case 3 << 3:
                     guard let survives = reader.varint() else { return false }
                     socket.survives = survives != 0
+                case 4 << 3:
+                    guard let routed = reader.varint() else { return false }
+                    socket.routed = routed != 0
                 default:
                     return false
                 }

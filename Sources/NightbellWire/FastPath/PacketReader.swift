@@ -46,6 +46,11 @@ struct PacketReader {
         return position + Int(length)
     }
 
+    /// Whether the same bytes are in both ranges.
+    func areEqual(_ one: Range<Int>, _ other: Range<Int>) -> Bool {
+        one.count == other.count && bytes[one].elementsEqual(bytes[other])
+    }
+
     /// False: fewer bytes are left.
     mutating func skip(_ count: Int) -> Bool {
         guard bytes.count - position >= count else { return false }

@@ -61,7 +61,7 @@ struct RealMonitorTests {
             try client.hello(name, wantsNetworkChanges: name.hasSuffix("asking"))
             return client
         }
-        let tokens = try clients.map { try $0.handOver(descriptor) }
+        let tokens = try clients.map { try $0.handOver(descriptor, routed: true) }
         try waitForNetwork(daemon)
         for client in clients { try client.goToSleep() }
         try network.ip("address add 192.0.2.8/24 dev v0")
