@@ -176,6 +176,7 @@ package enum Trace: Sendable, Equatable {
     case suspensionFailed
     /// Another process resumed it while it was suspended.
     case foundRunning
+    /// Reported by the edge, which knows it from `handedOver`: a packet may hold hundreds of sockets.
     case adopted(SocketToken)
     case refusedSocket(Refusal)
     case released(SocketToken)
@@ -265,7 +266,7 @@ package struct ActionBuffer: Sendable {
 
     /// More actions than a turn has in the steady state. The room of a turn that adopted or armed thousands of sockets is
     /// not kept: it was 12 bytes for each of 15,000 (`nightbell-load park`).
-    private static let usualCount = 512
+    private static let usualCount = 128
 
     package mutating func removeAll() {
         actions.removeAll(keepingCapacity: actions.count <= Self.usualCount)

@@ -5,7 +5,11 @@
 /// to the edge. The edge passes the events of one turn of its loop to `handle`, then calls `endTurn`, carries out
 /// the actions in order, and reports their results as further events.
 package struct Supervision: Sendable, Equatable {
-    package internal(set) var settings: Settings
+    package internal(set) var settings: Settings {
+        _read { yield sharedSettings.value }
+        set { sharedSettings = Shared(newValue) }
+    }
+    private var sharedSettings: Shared<Settings>
     package internal(set) var counters = Counters()
     package internal(set) var isStopping = false
 
@@ -72,7 +76,7 @@ package struct Supervision: Sendable, Equatable {
     }
 
     package init(settings: Settings) {
-        self.settings = settings
+        sharedSettings = Shared(settings)
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
         pings = PingScheduler(settings)
         fetches = FetchScheduler(settings.fetch)
@@ -287,7 +291,7 @@ package struct Supervision: Sendable, Equatable {
     /// Counts an event of a client.
     mutating func count(_ counter: Counter, of client: ClientID) {
         clients[client.id].packedCounters.count(counter)
-        counters[counter] += 1
+        counters.count(counter)
     }
 
     mutating func countWake(_ reasons: WakeReasons, of client: ClientID) {

@@ -8,20 +8,20 @@ struct PingScheduler: Sendable, Equatable {
     private var schedule: KeepAliveSchedule
     private var deadlines = DeadlineQueue()
     private var terms = TermsTable()
-    private var settings: Settings
+    private var partialTimeout: Duration
     private var rate: NoiseRate
     /// The totals of removed sockets.
     private var goneCounters = OffloadCounters()
 
     init(_ settings: Settings) {
-        self.settings = settings
+        partialTimeout = settings.offload.partialTimeout
         rate = NoiseRate(settings.offload)
         schedule = KeepAliveSchedule(lead: settings.keepAlive.lead)
     }
 
     /// Applies new settings.
     mutating func change(_ settings: Settings) {
-        self.settings = settings
+        partialTimeout = settings.offload.partialTimeout
         rate = NoiseRate(settings.offload)
         schedule.lead = settings.keepAlive.lead
     }
@@ -114,7 +114,7 @@ struct PingScheduler: Sendable, Equatable {
         case .partial:
             // A new incomplete message gets its own time limit.
             if inspection.noise > 0 || partialUntil(slot) == nil {
-                setPartial(slot, until: now + settings.offload.partialTimeout)
+                setPartial(slot, until: now + partialTimeout)
             }
             if inspection.noise > 0 { offloads[slot].counters.wakesAvoided += 1 }
         case .significant(let conditions):
@@ -233,7 +233,7 @@ struct PingScheduler: Sendable, Equatable {
         let soonest = now + .nanoseconds(1)
         return Window(
             earliest: max(offload.lastPing + terms.earliest, soonest),
-            latest: max(offload.lastPing + terms.latest, soonest + settings.keepAlive.lead))
+            latest: max(offload.lastPing + terms.latest, soonest + schedule.lead))
     }
 
     // MARK: Details

@@ -79,6 +79,9 @@ package struct Counters: Sendable, Equatable {
         set { values[counter.rawValue] = newValue }
     }
 
+    /// Counts in place: a subscript that is read and set may copy all the others.
+    mutating func count(_ counter: Counter) { values[counter.rawValue] += 1 }
+
     package static func == (one: Counters, other: Counters) -> Bool {
         one.asleepNanoseconds == other.asleepNanoseconds
             && one.values.indices.allSatisfy { one.values[$0] == other.values[$0] }

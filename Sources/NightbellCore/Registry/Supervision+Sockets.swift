@@ -17,7 +17,6 @@ extension Supervision {
                 recordAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(.socketsAdopted, of: client)
-                actions.append(.trace(client, .adopted(token)))
             }
         }
         actions.append(.handedOver(start..<actions.adoptions.count, client, key))
