@@ -17,11 +17,7 @@ extension Supervisor {
         persist()
         var work = ActionBuffer()
         swap(&work, &buffer)
-        for action in work.actions {
-            // A HandOver has one for each of its sockets.
-            if case .trace(_, .adopted(let token)) = action, !isReported(.adopted(token)) { continue }
-            perform(action, work, &context)
-        }
+        for action in work.actions { perform(action, work, &context) }
         work.removeAll()
         swap(&work, &buffer)
     }
@@ -44,7 +40,7 @@ extension Supervisor {
         case .answer(let answer, let client, let key):
             sendAnswer(client, answer, key)
         case .handedOver(let outcomes, let client, let key):
-            handedOver(work.adoptions[outcomes], client, key, context.handOver)
+            handedOver(outcomes, client, key, work, context.handOver)
         case .commandAnswer(let refusal, let key):
             guard let connection = connections[key.connection] else { return }
             answer(connection, key.request, refusal.map { .error(WireError($0)) } ?? .done(WireDone()))
@@ -101,7 +97,7 @@ extension Supervisor {
         case .trace(let client, let trace):
             // Its program runs, without having told us: it must not keep the supervisor's protection.
             if case .doesNotSpeak = trace { noteOutcome(client, isOver: false) }
-            report(trace, of: client, work, context.handOver.names)
+            report(trace, of: client, work)
         }
     }
 
@@ -146,9 +142,10 @@ extension Supervisor {
     }
 
     private func handedOver(
-        _ outcomes: ArraySlice<Result<SocketToken, Refusal>>, _ client: ClientID, _ key: RequestKey,
+        _ range: Range<Int>, _ client: ClientID, _ key: RequestKey, _ work: ActionBuffer,
         _ details: HandOverDetails
     ) {
+        let outcomes = work.adoptions[range]
         for (index, outcome) in outcomes.enumerated() {
             guard let descriptor = packet.takeDescriptor() else { break }
             switch outcome {
@@ -156,13 +153,20 @@ extension Supervisor {
                 // Offered again, because the first HandOver was never answered.
                 ForeignDescriptor.close(descriptor)
             case .success(let token):
-                let (name, profile) = (details.names[index], details.profiles[index])
+                let name = details.names[index]
                 store(token, key.request, UInt16(index), name, descriptor.rawValue)
-                if let profile { storeOffload(token, profile) }
-                if let wanted = details.receiveBuffers[index] {
-                    storeReceiveBuffer(token, wanted, of: client)
+                var isOffloaded = false
+                if details.hasOptions {
+                    if let profile = details.profiles[index] {
+                        storeOffload(token, profile)
+                        isOffloaded = true
+                    }
+                    if let wanted = details.receiveBuffers[index] {
+                        storeReceiveBuffer(token, wanted, of: client)
+                    }
                 }
-                parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: profile != nil)
+                parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: isOffloaded)
+                if isReported(.adopted(token)) { report(.adopted(token), of: client, work) }
             case .failure:
                 ForeignDescriptor.close(descriptor)
             }

@@ -5,15 +5,13 @@ import NightbellWire
 
 /// Reports events to the log and to watchers.
 extension Supervisor {
-    /// - Parameters:
-    ///   - work: the actions that the trace is a part of.
-    ///   - offeredNames: of the sockets that are being handed over.
-    func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]) {
+    /// - Parameter work: the actions that the trace is a part of.
+    func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
         if isReported(trace) {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
             if connections.watchers > 0 {
-                let detail = detail(of: trace, client, work, offeredNames)
+                let detail = detail(of: trace, client, work)
                 notifyWatchers(trace, detail, of: client, identifier, user)
             }
         }
@@ -42,12 +40,9 @@ extension Supervisor {
 
     /// For watchers, with details that the core does not have: the names of sockets, and how long a client was
     /// awake.
-    private func detail(
-        of trace: Trace, _ client: ClientID, _ work: ActionBuffer, _ offeredNames: [String]
-    ) -> String {
+    private func detail(of trace: Trace, _ client: ClientID, _ work: ActionBuffer) -> String {
         if let token = trace.socket {
-            let parkedName = parked.name(of: token)
-            let name = parkedName.isEmpty ? offeredName(of: token, work, offeredNames) : parkedName
+            let name = parked.name(of: token)
             return name.isEmpty ? trace.detail : "\(name) (\(trace.detail))"
         }
         if case .woken = trace {
@@ -72,18 +67,6 @@ extension Supervisor {
     }
 
     private static let mostNames = 8
-
-    /// The name of a socket that these actions adopt: it is not parked yet.
-    private func offeredName(
-        of token: SocketToken, _ work: ActionBuffer, _ names: [String]
-    ) -> String {
-        for case .handedOver(let range, _, _) in work.actions {
-            guard let index = work.adoptions[range].firstIndex(of: .success(token)) else { continue }
-            let place = index - range.lowerBound
-            return names.indices.contains(place) ? names[place] : ""
-        }
-        return ""
-    }
 
     /// The core removes a client before its last traces are reported; its identity comes from the final action.
     private func identity(

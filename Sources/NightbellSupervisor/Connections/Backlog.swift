@@ -14,7 +14,11 @@ package struct Backlog<Element>: ~Copyable {
         mutating func removeFirst() -> Element {
             defer {
                 next += 1
-                if next == waiting.count || next >= 64 && next > waiting.count / 2 {
+                if next == waiting.count {
+                    // The room for a burst is not kept: thousands of sockets may be armed at once, and then none for hours.
+                    waiting.removeAll(keepingCapacity: waiting.capacity <= Backlog.keptCapacity)
+                    next = 0
+                } else if next >= 64 && next > waiting.count / 2 {
                     waiting.removeFirst(next)
                     next = 0
                 }
@@ -34,6 +38,8 @@ package struct Backlog<Element>: ~Copyable {
     package static var share: Int64 { 100_000 }
     /// A debt is capped at this many shares.
     private static var longestDebt: Int64 { 64 }
+    /// An empty queue keeps room for this many elements.
+    private static var keptCapacity: Int { 128 }
     /// At most this many users without elements are remembered.
     private static var mostUsers: Int { 64 }
 

@@ -11,6 +11,9 @@ struct HandOverDetails {
     /// The problems of invalid profiles.
     private(set) var problems: [Int: String] = [:]
 
+    /// Whether any socket has a profile or a receive buffer.
+    var hasOptions: Bool { !profiles.isEmpty || !receiveBuffers.isEmpty }
+
     mutating func setProfile(_ profile: OfferedProfile, at index: Int) { profiles[index] = profile }
 
     mutating func setProblem(_ problem: String, at index: Int) { problems[index] = problem }

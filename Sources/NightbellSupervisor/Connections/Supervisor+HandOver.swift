@@ -5,9 +5,10 @@ import NightbellWire
 
 /// Sockets that clients hand over, inspected before the core sees them.
 extension Supervisor {
+    /// - Parameter isPlain: whether no socket has a profile or a receive buffer.
     func handleHandOver(
-        _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, isRepeated: Bool,
-        controlTruncated: Bool
+        _ handOver: WireHandOver, _ connection: Connection, _ request: UInt64, isPlain: Bool = false,
+        isRepeated: Bool = false, controlTruncated: Bool
     ) {
         guard let client = speaker(connection) else {
             return protocolViolation(
@@ -44,7 +45,8 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         var context = RequestContext()
-        switch inspectHandOver(handOver, uid: connection.credentials.uid, &context.handOver) {
+        let uid = connection.credentials.uid
+        switch inspectHandOver(handOver, isPlain: isPlain, uid: uid, &context.handOver) {
         case .success(let offers):
             let key = RequestKey(connection: connection.key, request: request, isRepeated: isRepeated)
             feed(.message(.handOver(offers), from: client.id, key), &context)
@@ -57,7 +59,7 @@ extension Supervisor {
 
     /// Inspects the descriptors in the packet.
     private func inspectHandOver(
-        _ handOver: WireHandOver, uid: uid_t, _ details: inout HandOverDetails
+        _ handOver: WireHandOver, isPlain: Bool, uid: uid_t, _ details: inout HandOverDetails
     ) -> Result<[SocketOffer], InvalidMessage> {
         let descriptors = packet.descriptorNumbers
         let facts: [SocketFacts.Brief?]
@@ -77,11 +79,12 @@ extension Supervisor {
             details.names.append(socket.name)
             var offer = SocketOffer(tag: tag, facts)
             offer.survives = socket.survives
-            offer.isRouted = tag == .voip && offer.isSocket && SocketPath.isRouted(descriptors[index])
-            if socket.hasProfile {
+            offer.isRouted = tag == .voip && offer.isSocket && socket.routed
+            // Even to ask whether there is a profile copies it.
+            if !isPlain, socket.hasProfile {
                 inspectProfile(of: socket, descriptors[index], &offer, uid: uid, &details, at: index)
             }
-            if socket.receiveBuffer > 0, offer.profileRefusal == nil {
+            if !isPlain, socket.receiveBuffer > 0, offer.profileRefusal == nil {
                 inspectReceiveBuffer(of: socket, descriptors[index], &offer, &details, at: index)
             }
             offers.append(offer)

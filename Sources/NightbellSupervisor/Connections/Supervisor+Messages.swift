@@ -77,8 +77,7 @@ extension Supervisor {
         if let fast = HandOverPacket(bytes, count: packet.descriptorCount) {
             // A repeated HandOver is left to the general decoder.
             return handleHandOver(
-                fast.handOver, connection, fast.request, isRepeated: false, controlTruncated: controlTruncated
-            )
+                fast.handOver, connection, fast.request, isPlain: true, controlTruncated: controlTruncated)
         }
         let message: WireClientMessage
         do {
