@@ -59,7 +59,7 @@ extension Supervision {
     mutating func leaveForLocation(_ client: ClientID, into actions: inout ActionBuffer) {
         let launches = mutated(.relaunchesQuitForAnything)
         endObservations(of: client) { launches || $0.mode == .location && $0.launches }
-        for token in clients[client.id].sockets {
+        for token in clients[client.id].sockets.reversed() {
             remove(token, client)
             actions.append(.close(token))
         }
@@ -144,7 +144,7 @@ extension Supervision {
     private mutating func becomeDormant(
         _ client: ClientID, _ dormant: Lifecycle.Dormant, at now: Instant, into actions: inout ActionBuffer
     ) {
-        for token in clients[client.id].sockets
+        for token in clients[client.id].sockets.reversed()
         where !sockets[token.id].survives && !mutated(.keepsAllSockets) {
             remove(token, client)
             actions.append(.close(token))

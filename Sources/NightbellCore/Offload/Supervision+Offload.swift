@@ -21,7 +21,10 @@ extension Supervision {
         guard sockets[token.id].hasProfile else { return }
         pings.remove(token.slot)
         foundConditions[token.slot] = nil
-        offloaded[client.slot]?.removeAll { $0 == token }
+        // A client that ends removes thousands, the last one first.
+        if let index = offloaded[client.slot]?.lastIndex(of: token) {
+            offloaded[client.slot]?.remove(at: index)
+        }
         guard offloaded[client.slot]?.isEmpty ?? true else { return }
         offloaded[client.slot] = nil
         clients[client.id].hasProfiles = false
