@@ -6,7 +6,7 @@
 /// the actions in order, and reports their results as further events.
 package struct Supervision: Sendable, Equatable {
     package internal(set) var settings: Settings {
-        _read { yield sharedSettings.value }
+        get { sharedSettings.value }
         set { sharedSettings = Shared(newValue) }
     }
     private var sharedSettings: Shared<Settings>

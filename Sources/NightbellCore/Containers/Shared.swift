@@ -12,9 +12,7 @@ struct Shared<Value: Sendable & Equatable>: Sendable, Equatable {
 
     init(_ value: Value) { storage = Storage(value) }
 
-    var value: Value {
-        _read { yield storage.value }
-    }
+    var value: Value { storage.value }
 
     static func == (one: Shared, other: Shared) -> Bool {
         one.storage === other.storage || one.storage.value == other.storage.value
