@@ -261,6 +261,7 @@ public actor Supervisor {
     // MARK: One turn of the loop
 
     private func turn(_ batch: [Ready]) {
+        let isFirst = !hasBegun
         now = Instant(nanoseconds: clocks.read())
         takeOver()
         updateMachineSleep()
@@ -271,6 +272,7 @@ public actor Supervisor {
         }
         advance()
         housekeep()
+        if isFirst, hasBegun { configuration.onStarted() }
     }
 
     /// Feeds in everything that has happened: fired sockets come before the backlog of the last turn.

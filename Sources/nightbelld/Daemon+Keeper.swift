@@ -108,7 +108,6 @@ extension Daemon {
         do {
             let supervisor = try Supervisor(
                 supervisorConfiguration, logger: logger, inheriting: startup)
-            Process.releaseStartUpCode()
             try supervisor.run()
             return 0
         } catch {

@@ -68,7 +68,6 @@ final class Daemon: @unchecked Sendable {
             configuration.onStopping = { manager.stopping() }
             let supervisor = try Supervisor(configuration, logger: logger)
             announceReady(manager, descriptors: Process.descriptorLimit)
-            Process.releaseStartUpCode()
             try supervisor.run()
             logger.notice("stopped")
         } catch {
@@ -146,6 +145,7 @@ final class Daemon: @unchecked Sendable {
         result.gateway = gatewayRights
         result.reload = { self.reload() }
         result.version = nightbelldVersion
+        result.onStarted = { Process.releaseStartUpCode() }
         result.configurationFile = loaded.file ?? ""
         return result
     }

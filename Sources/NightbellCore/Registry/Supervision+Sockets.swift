@@ -5,10 +5,12 @@ extension Supervision {
         into actions: inout ActionBuffer
     ) {
         let start = actions.adoptions.count
+        let room = roomForSockets(of: client)
+        var adopted = 0
         for (index, offer) in offers.enumerated() {
             if let token = adoption(of: index, key, client) {
                 actions.adoptions.append(.success(token))
-            } else if let refusal = refusal(of: offer, client) {
+            } else if let refusal = refusal(of: offer, client, isFull: adopted >= room) {
                 actions.adoptions.append(.failure(refusal))
                 count(.socketsRefused, of: client)
                 actions.append(.trace(client, .refusedSocket(refusal)))
@@ -17,21 +19,27 @@ extension Supervision {
                 recordAdoption(token, at: index, key, client)
                 actions.adoptions.append(.success(token))
                 count(.socketsAdopted, of: client)
+                adopted += 1
             }
         }
+        users[clients[client.id].user]?.sockets += adopted
         actions.append(.handedOver(start..<actions.adoptions.count, client, key))
     }
 
-    private func refusal(of offer: SocketOffer, _ client: ClientID) -> Refusal? {
+    private func roomForSockets(of client: ClientID) -> Int {
+        let ofUser = settings.quotas.socketsPerUser - users[clients[client.id].user, default: UserUsage()].sockets
+        guard !mutated(.exceedsQuota) else { return ofUser }
+        return min(ofUser, settings.quotas.socketsPerClient - clients[client.id].sockets.count)
+    }
+
+    private func refusal(of offer: SocketOffer, _ client: ClientID, isFull: Bool) -> Refusal? {
         let modes = clients[client.id].isUnmodified ? [] : offer.tag.modes
         if !modes.isEmpty, clients[client.id].modes.isDisjoint(with: modes), !mutated(.parksUndeclared) {
             return .modeRequired(modes)
         }
         if let refusal = offer.refusal { return refusal }
         if offer.survives, !clients[client.id].isLaunchable { return .cannotLaunch }
-        guard clients[client.id].sockets.count < settings.quotas.socketsPerClient || mutated(.exceedsQuota),
-            users[clients[client.id].user, default: UserUsage()].sockets < settings.quotas.socketsPerUser
-        else { return .tooManySockets }
+        guard !isFull else { return .tooManySockets }
         let stateBytes = Int(clients[client.id].launches.stateBytes)
         if offer.survives, roomForState(of: client, besides: 1) < stateBytes { return .tooManySockets }
         return nil
@@ -54,7 +62,6 @@ extension Supervision {
         if offer.isRouted { machine.wishes.routedSockets += 1 }
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
-        users[clients[client.id].user]?.sockets += 1
         if offer.hasProfile { addOffload(token, client, elapsed: elapsed(at: now)) }
         return token
     }
