@@ -114,7 +114,7 @@ extension ChaosResults: Reportable {
             Verdict("left frozen", Double(stuckFrozen), atMost: 0),
             Verdict(
                 "recovery p99, ms", recovery.count == 0 ? nil : recovery.percentile(99) / 1_000,
-                atMost: 100),
+                atMost: 50),
         ]
     }
 

@@ -238,8 +238,9 @@ extension ChatResults: Reportable {
 
     var verdicts: [Verdict] {
         [
-            Verdict("bytes a hibernated connection", hibernated.bytesPerConnection, atMost: 300),
+            Verdict("bytes a hibernated connection", hibernated.bytesPerConnection, atMost: 280),
             Verdict("delay p50 over a resident receiver's", delayRatio(50), atMost: 2),
+            Verdict("the same of a hibernated sender's first message", firstRatio, atMost: 3),
             Verdict("throughput over that without hibernation", throughputRatio, atLeast: 0.95),
             Verdict("lost", Double(lost), atMost: 0),
             Verdict("reordered", Double(random.deliveries.reordered), atMost: 0),

@@ -145,7 +145,8 @@ extension ParkResults: Reportable {
 
     var verdicts: [Verdict] {
         [
-            Verdict("bytes a socket", bytesPerSocket, atMost: 256),
+            Verdict("bytes a socket", bytesPerSocket, atMost: 80),
+            Verdict("the keeper's bytes a socket", keeperBytesPerSocket, atMost: 60),
             Verdict("bytes a socket, the first \(settings.firstSockets)", bytesPerFirstSocket, atMost: 256),
             Verdict("bytes a client", bytesPerClient, atMost: 2_048),
             Verdict("base, MiB", baseMebibytes, atMost: 12),

@@ -141,7 +141,7 @@ extension RelaunchResults: Reportable {
 
     var verdicts: [Verdict] {
         [
-            Verdict("p50 over floor", ratio(50), atMost: 1.5),
+            Verdict("p50 over floor", ratio(50), atMost: 1.3),
             Verdict("lost", Double(lost), atMost: 0),
             Verdict("bytes of a dormant client", bytesPerClient, atMost: 1_024),
             Verdict("not answered", Double(settings.clients - answered), atMost: 0),

@@ -188,7 +188,7 @@ extension StormResults: Reportable {
 
     var verdicts: [Verdict] {
         [
-            Verdict("wakes/s over floor", ratio, atLeast: 0.5), Verdict("lost", Double(lost), atMost: 0),
+            Verdict("wakes/s over floor", ratio, atLeast: 0.7), Verdict("lost", Double(lost), atMost: 0),
             Verdict("duplicate", Double(duplicate), atMost: 0),
         ]
     }

@@ -128,8 +128,8 @@ extension WakeResults: Reportable {
 
     var verdicts: [Verdict] {
         [
-            Verdict("p50 over floor", ratio(50), atMost: 1.25),
-            Verdict("p99 over floor", ratio(99), atMost: 1.5),
+            Verdict("p50 over floor", ratio(50), atMost: 1.15),
+            Verdict("p99 over floor", ratio(99), atMost: 1.25),
             Verdict("lost", Double(lost), atMost: 0),
             Verdict("duplicate", Double(duplicate), atMost: 0),
         ]
