@@ -53,7 +53,7 @@ public struct SupervisorConfiguration: Sendable {
     public var stopSignals: [Int32] = []
     /// Called on the supervisor's thread when it begins to stop, for any reason.
     public var onStopping: @Sendable () -> Void = {}
-    /// Called on the thread of `run()` after the first turn: only the start and the recovery needed some things.
+    /// Called on the thread of `run()` after the first turn, to release what only the start and the recovery needed.
     package var onStarted: @Sendable () -> Void = {}
     /// The parent cgroup of all clients, such as `/nightbell.slice`: its limits then apply to them; if `nil`,
     /// each stays below the cgroup that it is in, with its limits as before.

@@ -26,8 +26,10 @@ extension Supervision {
         actions.append(.handedOver(start..<actions.adoptions.count, client, key))
     }
 
+    /// How many more sockets a client may have.
     private func roomForSockets(of client: ClientID) -> Int {
-        let ofUser = settings.quotas.socketsPerUser - users[clients[client.id].user, default: UserUsage()].sockets
+        let ofUser =
+            settings.quotas.socketsPerUser - users[clients[client.id].user, default: UserUsage()].sockets
         guard !mutated(.exceedsQuota) else { return ofUser }
         return min(ofUser, settings.quotas.socketsPerClient - clients[client.id].sockets.count)
     }
