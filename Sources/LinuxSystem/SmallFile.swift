@@ -83,8 +83,17 @@ package enum SmallFile {
     }
 
     /// The names in a directory, without `.` and `..`, unordered; the first `limit` of them.
-    package static func names(in path: String, limit: Int = .max) throws(SystemError) -> [String] {
-        guard let stream = unsafe opendir(path) else { throw SystemError("opendir \(path)") }
+    ///
+    /// - Parameter followsLink: whether the path may be a symbolic link. False for a directory in one of another user's.
+    package static func names(
+        in path: String, limit: Int = .max, followsLink: Bool = true
+    ) throws(SystemError) -> [String] {
+        let directory = try OwnedDescriptor(
+            opening: path, O_RDONLY | O_DIRECTORY | (followsLink ? 0 : O_NOFOLLOW))
+        guard let stream = unsafe fdopendir(directory.rawValue) else {
+            throw SystemError("fdopendir \(path)")
+        }
+        _ = directory.take()
         defer { unsafe closedir(stream) }
         var names: [String] = []
         while names.count < limit, let entry = unsafe readdir(stream) {

@@ -40,6 +40,17 @@ struct WakeTests {
         #expect(eventually(within: 30_000) { (try? SmallFile.names(in: sessions)) == [] })
     }
 
+    @Test("Others pass through the directories, and cannot list the users")
+    func directories() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        for path in ["/run/transfers", "/state/transfers"] {
+            var status = stat()
+            #expect(stat(supervisor.directory.path + path, &status) == 0)
+            #expect(status.st_mode & 0o007 == 0o001, "\(path)")
+        }
+    }
+
     @Test("A suspended client is woken once all are finished, and sleeps again")
     func suspended() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")

@@ -63,9 +63,9 @@ extension Supervisor {
             let store = store(of: user), transferCare.services.count < TransferCare.mostUsers
         else { return nil }
         do {
-            try Self.makeDirectory(configuration.runtimeDirectory + "/transfers", of: geteuid(), 0o755)
+            try Self.makeDirectory(configuration.runtimeDirectory + "/transfers", of: geteuid(), 0o711)
             for directory in [store.parentDirectory.parentDirectory, store.parentDirectory] {
-                try Self.makeDirectory(directory, of: geteuid(), 0o755)
+                try Self.makeDirectory(directory, of: geteuid(), 0o711)
             }
             try Self.makeDirectory(store, of: user, 0o700)
             if user != geteuid() { try Self.letPass(store.parentDirectory.parentDirectory) }
@@ -124,7 +124,9 @@ extension Supervisor {
     /// Whether a user's store has sessions: each has a directory.
     private func hasWork(_ user: UserID) -> Bool {
         guard let store = store(of: user) else { return false }
-        return !((try? SmallFile.names(in: store + "/sessions", limit: 1)) ?? []).isEmpty
+        // The user can put anything there, and the supervisor may be root.
+        let sessions = try? SmallFile.names(in: store + "/sessions", limit: 1, followsLink: false)
+        return sessions?.isEmpty == false
     }
 
     // MARK: Clients that were quit
