@@ -134,7 +134,7 @@ struct AdministrationTests {
     }
 
     @Test("Without a supervisor it fails")
-    func nobody() {
+    func withoutSupervisor() {
         do {
             _ = try Administration(socketPath: "/tmp/nightbell-nobody-\(getpid())")
             Issue.record("it connected")

@@ -57,7 +57,7 @@ struct BrowserTests {
     }
 
     /// The page shows which connections sleep, and its queries keep none awake.
-    @Test func itShowsWhoSleeps() throws {
+    @Test func itShowsTheSleepingMembers() throws {
         let browser = try Browser()
         try withServer(idle: .milliseconds(300), threads: 2) { server in
             let page = try browser.open("http://127.0.0.1:\(server.port)/")
@@ -247,7 +247,7 @@ struct BrowserTests {
     private static let refusal = "document.querySelector('#chat .refusal').textContent"
 
     /// Text that the server refuses stays in the input field.
-    @Test func whatIsRefusedIsNotLost() throws {
+    @Test func aRefusedMessageIsNotLost() throws {
         let browser = try Browser()
         try withServer { server in
             let page = try browser.open("http://127.0.0.1:\(server.port)/")
@@ -268,7 +268,7 @@ struct BrowserTests {
     }
 
     /// The page learns on reconnection whether the message was delivered.
-    @Test func whatWasSaidBeforeTheConnectionIsLost() throws {
+    @Test func wordsSaidBeforeTheConnectionAreLost() throws {
         let browser = try Browser()
         try withServer { server in
             let page = try browser.open("http://127.0.0.1:\(server.port)/")

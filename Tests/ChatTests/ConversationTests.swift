@@ -7,7 +7,7 @@ import Testing
 /// Clients that follow the protocol.
 @Suite(.timeLimit(.minutes(40))) struct ConversationTests {
     @Test(arguments: [1, 3])
-    func everybodyOfARoomHearsIt(threads: Int) throws {
+    func allOfARoomHearIt(threads: Int) throws {
         try withServer(threads: threads) { server in
             let (ann, bob, eve) = try (
                 ChatClient(server.port), ChatClient(server.port), ChatClient(server.port)
@@ -155,7 +155,7 @@ import Testing
         }
     }
 
-    @Test func whoSleepsInARoom() throws {
+    @Test func sleepersOfARoom() throws {
         try withServer(idle: .milliseconds(30), threads: 2) { server in
             let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
             try ann.join("a room & more", as: "Ann")

@@ -20,7 +20,7 @@ extension ProgramTests {
         child.end()
     }
 
-    @Test func whoDoesNotReadTheEchoServersAnswersIsLetGo() throws {
+    @Test func aClientThatDoesNotReadTheEchoServersAnswersIsDropped() throws {
         let (child, port) = try start("echo-server", ["0"])
         let (greedy, other) = (try RawClient(port), try RawClient(port))
         let bytes = [UInt8](repeating: 7, count: 65_536)

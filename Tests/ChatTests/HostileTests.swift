@@ -92,7 +92,7 @@ import Testing
     }
 
     /// An unknown message is answered with an error, and changes nothing.
-    @Test func whatComesBehindACloseIsOfNoInterest() throws {
+    @Test func dataBehindACloseIsIgnored() throws {
         try withServer { server in
             let (good, bad) = (try ChatClient(server.port), try ChatClient(server.port))
             try good.join(as: "Good")
@@ -108,7 +108,7 @@ import Testing
     }
 
     /// Each welcome has the whole history: for a client that keeps joining and leaving, one is made at a time.
-    @Test func whoComesAndGoesHasOneWelcomeOnItsWay() throws {
+    @Test func aMemberThatComesAndGoesHasOneWelcomeOnItsWay() throws {
         try withServer { server in
             let client = try ChatClient(server.port)
             let join = try ChatClient.text(["type": "join", "room": "lobby", "name": "Bad"])
@@ -203,7 +203,7 @@ import Testing
     }
 
     /// A client that keeps requesting the page, and reads nothing, is closed before all answers lie in memory.
-    @Test func whoAsksAndDoesNotReadIsClosed() throws {
+    @Test func aClientThatAsksAndDoesNotReadIsClosed() throws {
         try withServer { server in
             let client = try RawClient(server.port)
             client.setReceiveBuffer(4_096)
@@ -229,7 +229,7 @@ import Testing
 
     /// A client that requests much with `Connection: close`, and reads late, gets all of it, up to the limit of pending
     /// output.
-    @Test func whoReadsLateGetsAllOfIt() throws {
+    @Test func aClientThatReadsLateGetsAllOfIt() throws {
         try withServer { server in
             let request = "GET /script.js HTTP/1.1\r\nHost: 127.0.0.1:\(server.port)\r\n"
             func bytes(_ count: Int) throws -> Int {

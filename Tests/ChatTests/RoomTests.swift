@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test(arguments: [nil, 0, 255, 256, 70_000, UInt32.max])
-    func whatIsSaved(row: UInt32?) {
+    func savedSessions(row: UInt32?) {
         let saved = SavedSession(row: row).bytes
         #expect(saved.count <= 32 && SavedSession(saved).row == row)
     }

@@ -28,7 +28,7 @@ import Testing
     }
 
     /// Output is activity, too.
-    @Test func whoOnlyHearsStaysAwake() throws {
+    @Test func aMemberThatOnlyHearsStaysAwake() throws {
         try withServer(idle: .milliseconds(400)) { server in
             let (ann, bob) = (try ChatClient(server.port), try ChatClient(server.port))
             for (client, name) in [(ann, "Ann"), (bob, "Bob")] {
@@ -99,7 +99,7 @@ import Testing
     }
 
     /// A message in many small pieces, with pauses longer than the idle time between them and between its frames.
-    @Test func nobodySleepsInTheMiddleOfAMessage() throws {
+    @Test func noMemberSleepsInTheMiddleOfAMessage() throws {
         try withServer(idle: .milliseconds(5)) { server in
             let client = try ChatClient(server.port)
             try client.join(as: "Ann")
@@ -121,7 +121,7 @@ import Testing
     }
 
     /// It came together with the request for a WebSocket, before the handler that counts input was there.
-    @Test(arguments: [1, 3, 20]) func nobodySleepsInTheMiddleOfItsFirstMessage(count: Int) throws {
+    @Test(arguments: [1, 3, 20]) func noMemberSleepsInTheMiddleOfItsFirstMessage(count: Int) throws {
         try withServer { server in
             let join = try ChatClient.text(["type": "join", "room": "lobby", "name": "Ann"])
             let ann = try ChatClient(server.port, early: Array(join[..<count]))
@@ -172,7 +172,7 @@ import Testing
     }
 
     /// A member that cannot be woken leaves its room, like one that closes its connection.
-    @Test func whoIsLostLeaves() throws {
+    @Test func aLostMemberLeaves() throws {
         struct Broken: Error {}
         let broken = Atomic(false)
         try withServer(willRebuild: { if broken.load(ordering: .relaxed) { throw Broken() } }) { server in
@@ -201,7 +201,7 @@ import Testing
         }
     }
 
-    @Test func pingsAreSentAndAnsweredWhileEverybodySleeps() throws {
+    @Test func pingsAreSentAndAnsweredWhileAllSleep() throws {
         try withServer(ping: .seconds(5)) { server in
             let ann = try ChatClient(server.port)
             try ann.join(as: "Ann")
@@ -220,7 +220,7 @@ import Testing
 
     /// A member that does not answer a ping is removed, awake or asleep.
     @Test(arguments: [nil, Duration.milliseconds(30)])
-    func whoDoesNotAnswerIsGone(idle: Duration?) throws {
+    func aMemberThatDoesNotAnswerIsRemoved(idle: Duration?) throws {
         try withServer(idle: idle, ping: .seconds(5)) { server in
             let (ann, mute) = (try ChatClient(server.port), try ChatClient(server.port))
             try ann.join(as: "Ann")

@@ -35,7 +35,7 @@ struct LaunchSlotsTests {
         #expect(launch.outcome(isOver: true) == .runs)
     }
 
-    @Test("What happens to a descriptor after the launch has begun does not matter")
+    @Test("Changes of a descriptor after the launch has begun do not matter")
     func replaced() throws {
         let slots = try LaunchSlots(count: 4)
         for number in 0..<50 {

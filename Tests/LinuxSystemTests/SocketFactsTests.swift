@@ -108,7 +108,7 @@ private enum Loopback {
         #expect(listening.local == directory.file("socket"))
     }
 
-    @Test func whatIsNoSocket() throws {
+    @Test func othersThanSockets() throws {
         let (reader, writer) = try makePipe()
         defer { writer.close() }
         let pipe = try SocketFacts(inspecting: reader.rawValue)

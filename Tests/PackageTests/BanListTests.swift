@@ -34,6 +34,18 @@ struct BanListTests {
         #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))")
     }
 
+    @Test(
+        "Functions have names without these words",
+        arguments: ["Sources", "Tests", "Examples", "Benchmarks", "Fuzz"])
+    func names(root: String) throws {
+        let files = try Repository.files(in: root, suffix: ".swift")
+        let banned = /\bfunc ((?:who|what|whoever)[A-Z]\w*|\w*(?:[Ss]ome|[Nn]o|[Ee]very|[Aa]ny)body\w*)/
+        let findings = try files.filter { !$0.contains("/.build") }.flatMap { file in
+            try Repository.text(file).matches(of: banned).map { "\(file): \($0.1)" }
+        }
+        #expect(!files.isEmpty && findings.isEmpty, "\n\(findings.joined(separator: "\n"))")
+    }
+
     private func findings(_ text: String, _ path: String = "A.swift") -> [BanList.Finding] {
         BanList.findings(in: Prose(text, path: path))
     }

@@ -10,7 +10,7 @@ import Testing
         #expect(throws: EmbeddedError.self) { try body() }?.code
     }
 
-    @Test(arguments: [false, true]) func whatSomebodyHasClosedIsSaid(isTCP: Bool) throws {
+    @Test(arguments: [false, true]) func aDescriptorClosedByTheHostIsReported(isTCP: Bool) throws {
         let host = try Hosted()
         let profile = isTCP ? try ParkingProfile.tcp() : nil
         func broken(_ body: (ParkingToken) throws -> Void) throws {
@@ -27,7 +27,7 @@ import Testing
     }
 
     /// Its number belongs to another socket by then.
-    @Test func whatHasTheNumberOfAClosedSocketIsLeftAlone() throws {
+    @Test func aFileWithTheNumberOfAClosedSocketIsLeftAlone() throws {
         let host = try Hosted()
         let peers = try (0..<5).map { _ in try Pair.tcp() }
         let others = try (0..<5).map { _ in try Pair.tcp() }
@@ -58,7 +58,7 @@ import Testing
     }
 
     /// Nothing can be sent to it, which is reported; it is not watched any more.
-    @Test func pingsOfWhatSomebodyHasClosedEndNobody() throws {
+    @Test func pingsOfASocketClosedByTheHostEndNothingElse() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
         let ping = ParkingProfile.Ping([1], answer: [2], interval: .seconds(1), answerWithin: .seconds(1))

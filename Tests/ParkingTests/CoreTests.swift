@@ -37,7 +37,7 @@ import Testing
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
     /// Its host has sent the beginning of a message: the supervisor must not write in between.
-    @Test func whoIsHeldIsLeftAlone() {
+    @Test func aHeldSocketIsLeftAlone() {
         var bench = Bench()
         let pinged = bench.park(pinging: Self.terms, keepAlive: .seconds(60))
         let silent = bench.park()
@@ -53,7 +53,7 @@ import Testing
     }
 
     /// Also if it was reported to the host before.
-    @Test func whoWasToldCanBeHeld() {
+    @Test func aReportedSocketCanBeHeld() {
         var bench = Bench()
         let token = bench.park(keepAlive: .seconds(60))
         #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.notify(token, .readable)])
@@ -72,7 +72,7 @@ import Testing
         #expect(bench.core.nextDeadline == nil && bench.core.counters.keepAlivesDue == 50)
     }
 
-    @Test func whoeverIsInsideItsWindowIsToldAlongWithTraffic() {
+    @Test func socketsInsideTheirWindowAreReportedAlongWithTraffic() {
         var bench = Bench()
         let (early, traffic, late) = (
             bench.park(keepAlive: .seconds(600)), bench.park(), bench.park(keepAlive: .seconds(6_000))
@@ -125,7 +125,7 @@ import Testing
         #expect(bench.core.nextDeadline != nil)
     }
 
-    @Test func whatGoesAwayIsCountedOn() {
+    @Test func removedSocketsStayInTheCounters() {
         var bench = Bench()
         let token = bench.park(pinging: Self.terms)
         #expect(bench.passToDeadline() == [.ping(token, again: false)])

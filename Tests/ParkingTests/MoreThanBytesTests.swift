@@ -34,7 +34,7 @@ import Testing
     }
 
     /// The mark of urgent data stays when that has been read, and the kernel returns data behind it by itself, too.
-    @Test(arguments: [true, false]) func whatLiesBehindUrgentDataIsTheHosts(isLocal: Bool) throws {
+    @Test(arguments: [true, false]) func dataBehindUrgentDataIsTheHosts(isLocal: Bool) throws {
         let host = try Hosted()
         let pair = isLocal ? try Pair.unix(SOCK_STREAM) : try Pair.tcp()
         try pair.say("nop\n")

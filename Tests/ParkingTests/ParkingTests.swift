@@ -29,7 +29,7 @@ import Testing
         #expect(try host.next() == [ParkedEvent(token, .readable)])
     }
 
-    @Test func whoDoesNotClaimIsToldOnce() throws {
+    @Test func aSocketThatIsNotClaimedIsReportedOnce() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
         let token = try host.supervisor.park(pair.near)
@@ -46,7 +46,7 @@ import Testing
         #expect(try host.next() == [ParkedEvent(again, [.readable, .peerClosed])])
     }
 
-    @Test func whatIsClaimedIsNotToldAnyMore() throws {
+    @Test func aClaimedSocketIsNotReportedAnyMore() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
         let token = try host.supervisor.park(pair.near)
@@ -112,7 +112,7 @@ import Testing
 
     // MARK: Refusals
 
-    @Test func whatCannotBeParkedStaysTheCallers() throws {
+    @Test func aSocketThatCannotBeParkedStaysTheCallers() throws {
         let host = try Hosted { configuration in
             configuration.stateLimit = 4
             configuration.socketLimit = 1

@@ -20,7 +20,7 @@ import Testing
                 answerWithin: answerWithin))
     }
 
-    @Test func pingsAreAnsweredAndNobodyIsTold() throws {
+    @Test func pingsAreAnsweredAndNotReported() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()
         let token = try host.supervisor.park(pair.near, profile: .webSocket(isServer: true))

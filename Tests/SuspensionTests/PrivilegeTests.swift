@@ -16,7 +16,7 @@ private let nobody: uid_t = 65_534
         #expect(chmod(stage.directory.path, 0o777) == 0)
     }
 
-    private func asNobody(_ body: @escaping @Sendable (Fixture) throws -> Void) throws {
+    private func asOtherUser(_ body: @escaping @Sendable (Fixture) throws -> Void) throws {
         let stage = stage
         try onOwnThread {
             try #require(ctest_become(nobody) == 0)
@@ -25,7 +25,7 @@ private let nobody: uid_t = 65_534
     }
 
     @Test func theFreezerIsRefused() throws {
-        try asNobody { stage in
+        try asOtherUser { stage in
             let error = #expect(throws: SuspensionError.self) { _ = try stage.suspender(.cgroup) }
             #expect(error?.code == .notPermitted)
             #expect(error?.underlying?.code == EACCES)
@@ -37,7 +37,7 @@ private let nobody: uid_t = 65_534
         #expect(try stage.suspender(.auto).method == .cgroup)
         try stage.suspender(.auto).detachAll()
         #expect(chown(stage.directory.file("runtime-state"), nobody, nobody) == 0)
-        try asNobody { stage in
+        try asOtherUser { stage in
             let suspender = try stage.suspender(.auto)
             #expect(suspender.method == .signal)
             #expect(suspender.detail.contains("not permitted"))
@@ -54,7 +54,7 @@ private let nobody: uid_t = 65_534
     @Test func othersProcessesAreRefused() throws {
         let rootsChild = try Child.awakeEcho()
         let pid = rootsChild.pid
-        try asNobody { stage in
+        try asOtherUser { stage in
             let suspender = try stage.suspender(.signal)
             let error = #expect(throws: SuspensionError.self) {
                 try suspender.attach(slot: 0, process: ProcessHandle(opening: pid))
@@ -95,7 +95,7 @@ private let nobody: uid_t = 65_534
     }
 
     @Test func factsAreReported() throws {
-        try asNobody { _ in
+        try asOtherUser { _ in
             let facts = MachineFacts.gather()
             #expect(facts["user"]?.status == .warning)
             #expect(facts["cgroup2"]?.status == .ok)

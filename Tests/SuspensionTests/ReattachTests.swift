@@ -35,7 +35,8 @@ import Testing
         child.end()
     }
 
-    @Test(arguments: [SuspensionMethod.cgroup, .signal]) func whoRunsRuns(method: SuspensionMethod) throws {
+    @Test(arguments: [SuspensionMethod.cgroup, .signal])
+    func aRunningProcessKeepsRunning(method: SuspensionMethod) throws {
         let child = try Child.awakeEcho()
         let first = try stage.suspender(method)
         try first.attach(3, child)

@@ -77,9 +77,9 @@ struct SocketWakeTests {
             (.error, true, .ended), (.error, false, .unwatched), (.readable, true, .unwatched),
             ([.readable, .hangUp], false, .ended),
         ] as [(Conditions, Bool, SocketCondition)])
-    func whatEndsASocket(_ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition))
-        throws
-    {
+    func conditionsThatEndASocket(
+        _ sample: (conditions: Conditions, isStream: Bool, condition: SocketCondition)
+    ) throws {
         let (conditions, isStream, condition) = sample
         var bench = Bench()
         let client = try bench.register()

@@ -116,7 +116,7 @@ struct MediaTests {
         #expect(test.state(client) == .suspending)
     }
 
-    @Test mutating func whatIsKnownAgainCounts() throws {
+    @Test mutating func mediaKnownAgainCount() throws {
         let client = try bench.register()
         report([client])
         bench.say(.enterBackground, from: client)

@@ -49,7 +49,7 @@ struct UnlockTests {
         #expect(launched(actions) == [client] && actions.contains(.trace(client, .unlockUnknown)))
     }
 
-    @Test mutating func whatIsUnknownAgainIsWaitedForAgain() throws {
+    @Test mutating func aStateUnknownAgainIsWaitedForAgain() throws {
         bench.turn(.fact(.unlocked(.known([1_000]))))
         bench.turn(.fact(.unlocked(.unknown)))
         let client = try #require(try declare(1).first)

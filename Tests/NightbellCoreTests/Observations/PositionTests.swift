@@ -23,7 +23,7 @@ struct PositionTests {
         #expect(abs(found - distance) <= max(0.01, distance / 500), "\(found)")
     }
 
-    @Test func whatIsNoPosition() {
+    @Test func invalidPositions() {
         for (latitude, longitude, accuracy) in [
             (90.1, 0, 0), (0, -180.1, 0), (.nan, 0, 0), (0, .infinity, 0), (0, 0, -1), (0, 0, .infinity),
         ] {

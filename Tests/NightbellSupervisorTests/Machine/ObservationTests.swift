@@ -128,7 +128,7 @@ import Testing
     }
 
     /// Its state is unknown until it is reported again.
-    @Test func whatWasNotObservedForAMomentIsAskedForAgain() throws {
+    @Test func aDeviceNotObservedForAMomentIsAskedForAgain() throws {
         let client = try client()
         try observe(client, "other", .accessory("/dev/other"))
         try observe(client, "it", .accessory(Self.accessory))
@@ -255,7 +255,7 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func whatIsRefused() throws {
+    @Test func refusedObservations() throws {
         func code(_ client: WireClient, _ name: String, _ subject: WireObserve.OneOf_Subject)
             -> WireErrorCode?
         {
