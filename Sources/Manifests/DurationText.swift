@@ -1,10 +1,11 @@
-/// The text format of durations in the configuration: `600s`, `250ms`, `3m`, `1h`, or a plain number of
-/// seconds.
+/// The text format of durations, in files and on command lines: `600s`, `250ms`, `3m` or `3min`, `1h`, `2d`, or a plain
+/// number of seconds.
 package enum DurationText {
     /// Nil if the text is no duration, is negative, or is longer than 100 years.
     package static func parse(_ text: String) -> Duration? {
         let units: [(suffix: String, nanoseconds: Double)] = [
-            ("ms", 1e6), ("us", 1e3), ("ns", 1), ("s", 1e9), ("m", 60e9), ("h", 3_600e9), ("d", 86_400e9),
+            ("ms", 1e6), ("us", 1e3), ("ns", 1), ("s", 1e9), ("min", 60e9), ("m", 60e9), ("h", 3_600e9),
+            ("d", 86_400e9),
         ]
         let unit = units.first { text.hasSuffix($0.suffix) }
         let digits = text.dropLast(unit?.suffix.utf8.count ?? 0)

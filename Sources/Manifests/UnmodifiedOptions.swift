@@ -11,10 +11,9 @@ package struct UnmodifiedOptions: Sendable, Hashable {
     /// The range of `idle` and `pageOut`.
     package static let times: ClosedRange<Duration> = .milliseconds(100) ... .seconds(3_600)
 
-    /// The format of `idle` and `pageOut`: a duration, also of minutes as in `2min`. Nil if the text is none, or out of range.
+    /// The format of `idle` and `pageOut`. Nil if the text is no duration, or out of range.
     package static func time(_ text: String) -> Duration? {
-        let text = text.hasSuffix("min") ? String(text.dropLast(2)) : text
-        return DurationText.parse(text).flatMap { times.contains($0) ? $0 : nil }
+        DurationText.parse(text).flatMap { times.contains($0) ? $0 : nil }
     }
 
     /// The options that differ from the defaults, for a command line.

@@ -7,6 +7,7 @@ struct DurationTextTests {
         "Usual spellings are understood",
         arguments: [
             ("600s", Duration.seconds(600)), ("250ms", .milliseconds(250)), ("3m", .seconds(180)),
+            ("2min", .seconds(120)),
             ("1h", .seconds(3_600)), ("2d", .seconds(172_800)), ("600", .seconds(600)), ("0", .zero),
             ("1.5s", .milliseconds(1_500)), ("0.25", .milliseconds(250)), ("10us", .microseconds(10)),
             ("7ns", .nanoseconds(7)), (".5s", .milliseconds(500)),
@@ -19,6 +20,7 @@ struct DurationTextTests {
         "Text that is no duration is refused",
         arguments: [
             "", "s", "ms", "-1s", "+1s", "1 s", "1e3", "0x10", "inf", "nan", "soon", "1.2.3s", "1,5s", "5x",
+            "min", "5mins",
             "1s2m",
             "999999999d", "٣s",
         ])

@@ -190,7 +190,7 @@ struct ManifestTests {
         #expect(launch.arguments == expected.split(separator: " ").map(String.init))
         #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
         let late = try #require(
-            read("identifier: a\ncommand: [/p]\nunmodified: true\ntimers: coalesce=1m\n").manifests.first)
+            read("identifier: a\ncommand: [/p]\nunmodified: true\ntimers: coalesce=1min\n").manifests.first)
         #expect(late.unmodified?.timers == .coalesce(.seconds(60)))
         #expect(late.launch(with: "/n").arguments.contains("coalesce=60s"))
         let plain = try #require(read("identifier: a\ncommand: [/p]\nunmodified: true\n").manifests.first)
