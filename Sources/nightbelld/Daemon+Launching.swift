@@ -27,13 +27,10 @@ extension Daemon {
         var problems = directory.problems.map { "\($0)" }
         let declarations = directory.manifests.compactMap { manifest -> Declaration? in
             let user = manifest.identity?.user ?? geteuid()
-            guard let tool = Self.program(beside: "nightbell") else {
-                problems.append("the path of this program cannot be read")
-                return nil
-            }
-            if manifest.unmodified != nil, unsafe access(tool, X_OK) != 0 {
+            let tool = Self.helper("nightbell", "")
+            guard manifest.unmodified == nil || tool != nil else {
                 problems.append(
-                    "\(manifest.file): \(manifest.identifier) is unmodified, and needs \(tool), which is not there"
+                    "\(manifest.file): \(manifest.identifier) is unmodified, and needs nightbell beside nightbelld"
                 )
                 return nil
             }
@@ -52,7 +49,7 @@ extension Daemon {
             registration.keepAliveTimeout = manifest.keepAlive
             registration.waitsForUnlock = manifest.waitsForUnlock
             return Declaration(
-                registration, launch: manifest.launch(with: tool), identity: manifest.identity,
+                registration, launch: manifest.launch(with: tool ?? ""), identity: manifest.identity,
                 startsWithSupervisor: manifest.startsWithSupervisor)
         }
         return (declarations, problems)

@@ -10,11 +10,9 @@ extension Daemon {
     /// nil: it is not to be observed, or there is no such program.
     var monitorProgram: MonitorProgram? {
         let settings = loaded.settings
-        guard settings.monitor == .auto else { return nil }
-        let path =
-            settings.monitorProgram.isEmpty
-            ? Self.program(beside: "nightbell-monitor") : settings.monitorProgram
-        guard let path, unsafe access(path, X_OK) == 0 else { return nil }
+        guard settings.monitor == .auto,
+            let path = Self.helper("nightbell-monitor", settings.monitorProgram)
+        else { return nil }
         var program = MonitorProgram(path: path)
         // It talks to large things, and needs no rights for it.
         if geteuid() == 0 { program.identity = Self.unprivileged }
@@ -23,6 +21,14 @@ extension Daemon {
             program.environment[name] = variables[name]
         }
         return program
+    }
+
+    /// The path of a program that does a part of the work: the configured one, or one of ours; nil: it is not there.
+    static func helper(_ name: String, _ configured: String) -> String? {
+        guard let path = configured.isEmpty ? program(beside: name) : configured,
+            unsafe access(path, X_OK) == 0
+        else { return nil }
+        return path
     }
 
     /// The path of a program of ours in the directory of this one; nil: that cannot be read.

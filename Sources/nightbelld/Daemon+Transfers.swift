@@ -1,5 +1,4 @@
 import DaemonConfiguration
-import Glibc
 import NightbellSupervisor
 
 /// The program that moves users' files.
@@ -7,11 +6,9 @@ extension Daemon {
     /// nil: nothing is to be moved, or there is no such program.
     var transferProgram: TransferProgram? {
         let settings = loaded.settings
-        guard settings.transfers == .auto else { return nil }
-        let path =
-            settings.transferProgram.isEmpty
-            ? Self.program(beside: "nightbell-transfer") : settings.transferProgram
-        guard let path, unsafe access(path, X_OK) == 0 else { return nil }
+        guard settings.transfers == .auto,
+            let path = Self.helper("nightbell-transfer", settings.transferProgram)
+        else { return nil }
         var program = TransferProgram(path: path)
         let variables = Process.environment()
         for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"] {
