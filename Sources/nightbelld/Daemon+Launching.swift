@@ -25,9 +25,9 @@ extension Daemon {
         let directory = ManifestDirectory(
             path: loaded.settings.manifestDirectory, accounts: SystemAccounts(), owner: geteuid())
         var problems = directory.problems.map { "\($0)" }
+        let tool = Self.helper("nightbell")
         let declarations = directory.manifests.compactMap { manifest -> Declaration? in
             let user = manifest.identity?.user ?? geteuid()
-            let tool = Self.helper("nightbell", "")
             guard manifest.unmodified == nil || tool != nil else {
                 problems.append(
                     "\(manifest.file): \(manifest.identifier) is unmodified, and needs nightbell beside nightbelld"

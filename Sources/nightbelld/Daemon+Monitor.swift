@@ -11,7 +11,7 @@ extension Daemon {
     var monitorProgram: MonitorProgram? {
         let settings = loaded.settings
         guard settings.monitor == .auto,
-            let path = Self.helper("nightbell-monitor", settings.monitorProgram)
+            let path = Self.helper("nightbell-monitor", configured: settings.monitorProgram)
         else { return nil }
         var program = MonitorProgram(path: path)
         // It talks to large things, and needs no rights for it.
@@ -23,20 +23,17 @@ extension Daemon {
         return program
     }
 
-    /// The path of a program that does a part of the work: the configured one, or one of ours; nil: it is not there.
-    static func helper(_ name: String, _ configured: String) -> String? {
-        guard let path = configured.isEmpty ? program(beside: name) : configured,
-            unsafe access(path, X_OK) == 0
-        else { return nil }
-        return path
-    }
-
-    /// The path of a program of ours in the directory of this one; nil: that cannot be read.
-    static func program(beside name: String) -> String? {
-        guard let own = try? readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/") else {
-            return nil
+    /// The path of a program that does a part of the work: the configured one, or else the one in the directory of this
+    /// program. Nil: it is not there, or that directory is unknown.
+    static func helper(_ name: String, configured: String = "") -> String? {
+        var path = configured
+        if path.isEmpty {
+            guard let own = try? readLink("/proc/self/exe"), let slash = own.lastIndex(of: "/") else {
+                return nil
+            }
+            path = own[...slash] + name
         }
-        return own[...slash] + name
+        return unsafe access(path, X_OK) == 0 ? path : nil
     }
 
     /// The user that owns nothing; its number is the same everywhere.

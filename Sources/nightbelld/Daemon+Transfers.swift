@@ -7,7 +7,7 @@ extension Daemon {
     var transferProgram: TransferProgram? {
         let settings = loaded.settings
         guard settings.transfers == .auto,
-            let path = Self.helper("nightbell-transfer", settings.transferProgram)
+            let path = Self.helper("nightbell-transfer", configured: settings.transferProgram)
         else { return nil }
         var program = TransferProgram(path: path)
         let variables = Process.environment()

@@ -62,9 +62,10 @@ struct UnmodifiedManifestTests {
         chmod(path, 0o644)
     }
 
-    private func fixture(_ more: [String] = []) throws -> Fixture {
+    private func fixture(_ more: [String] = [], program: String = "nightbelld") throws -> Fixture {
         let fixture = try Fixture(
-            ["--set", "manifestDirectory=\(files.file("manifests"))", "--set", "launches.retry=10ms"] + more)
+            ["--set", "manifestDirectory=\(files.file("manifests"))", "--set", "launches.retry=10ms"] + more,
+            program: program)
         chmod(fixture.directory.path, 0o755)
         return fixture
     }
@@ -99,6 +100,24 @@ struct UnmodifiedManifestTests {
 
     private func process(_ fixture: Fixture) throws -> pid_t {
         pid_t(try #require(try shown(fixture)["process_id"] as? Int))
+    }
+
+    @Test("Without nightbell beside nightbelld, only such programs are left out, and named")
+    func withoutNightbell() throws {
+        try declare()
+        let plain = files.file("manifests/plain.yaml")
+        try Data("identifier: org.example.plain\ncommand: [/bin/true]\nstartsWithSupervisor: false\n".utf8)
+            .write(to: URL(fileURLWithPath: plain))
+        chmod(plain, 0o644)
+        let program = files.file("nightbelld")
+        try FileManager.default.copyItem(atPath: Program.product("nightbelld"), toPath: program)
+        let fixture = try fixture(program: program)
+        let declared = try fixture.nightbell("show", "org.example.plain")
+        #expect(declared.errors.contains("it is declared"), "\(declared)")
+        let leftOut = try fixture.nightbell("show", name)
+        #expect(leftOut.code == 4 && !leftOut.errors.contains("it is declared"), "\(leftOut)")
+        #expect(
+            fixture.daemon.errors.contains("\(name) is unmodified, and needs nightbell beside nightbelld"))
     }
 
     @Test("One is launched with the supervisor, sleeps, and is launched again after a crash")

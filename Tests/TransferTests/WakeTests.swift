@@ -40,6 +40,26 @@ struct WakeTests {
         #expect(eventually(within: 30_000) { (try? SmallFile.names(in: sessions)) == [] })
     }
 
+    @Test("A store with sessions has a process from the start; a link in their place is not followed")
+    func links() throws {
+        let sessions = supervisor.store + "/sessions"
+        for path in [supervisor.directory.path + "/state/transfers", supervisor.store] { mkdir(path, 0o755) }
+        chown(supervisor.store, Supervised.user, Supervised.user)
+        try #require(symlink("/proc", sessions) == 0)
+        try supervisor.restart()
+        // The first turn has looked at the stores before it answers; the second one would have started a process.
+        for _ in 0..<2 { _ = try supervisor.nightbell("status") }
+        #expect(supervisor.transferProcess == nil)
+
+        unlink(sessions)
+        for path in [sessions, sessions + "/one"] {
+            mkdir(path, 0o700)
+            chown(path, Supervised.user, Supervised.user)
+        }
+        try supervisor.restart()
+        #expect(eventually(within: 30_000) { supervisor.transferProcess != nil })
+    }
+
     @Test("Others pass through the directories, and cannot list the users")
     func directories() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")
