@@ -499,7 +499,7 @@ let package = Package(
         .testTarget(
             name: "CommandLineTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
+                "CLinux", "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
                 "nightbell-gateway", "nightbell-monitor",
                 "nightbell-phone", "nightbell-transfer",
                 "nightbelld", "parrot", "scripted-client",

@@ -27,7 +27,7 @@ package struct Manifest: Sendable, Equatable {
     package static let keys = [
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
-        "waitsForUnlock", "unmodified", "timers", "idle", "pageOut",
+        "waitsForUnlock", "unmodified", "timers", "idle", "pageOut", "firstByte",
     ]
 
     /// How it is launched.

@@ -7,7 +7,7 @@ extension ManifestReader {
     mutating func readUnmodified(_ values: [String: Node], _ modes: Modes) -> UnmodifiedOptions? {
         let isUnmodified = values["unmodified"].flatMap { truth($0, "unmodified") } ?? false
         guard isUnmodified else {
-            for key in ["timers", "idle", "pageOut"] {
+            for key in ["timers", "idle", "pageOut", "firstByte"] {
                 if let node = values[key] { complain(node, key, "needs unmodified: true") }
             }
             return nil
@@ -24,6 +24,7 @@ extension ManifestReader {
         if let node = values["timers"] { options.timers = readTimers(node) ?? options.timers }
         if let node = values["idle"] { options.idle = readTime(node, "idle") ?? options.idle }
         options.pageOut = values["pageOut"].flatMap { readTime($0, "pageOut") }
+        options.firstByte = values["firstByte"].flatMap { truth($0, "firstByte") } ?? false
         return options
     }
 

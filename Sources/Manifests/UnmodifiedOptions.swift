@@ -5,6 +5,8 @@ package struct UnmodifiedOptions: Sendable, Hashable {
     package var idle = Duration.seconds(1)
     /// How long it must have slept for its memory to be written to swap; nil: it stays.
     package var pageOut: Duration?
+    /// Whether connections to its TCP ports wake it with their first byte, and not before.
+    package var firstByte = false
 
     package init() {}
 
@@ -23,6 +25,7 @@ package struct UnmodifiedOptions: Sendable, Hashable {
         if timers != defaults.timers { arguments += ["--timers", timers.description] }
         if idle != defaults.idle { arguments += ["--idle", DurationText.format(idle)] }
         if let pageOut { arguments += ["--page-out", DurationText.format(pageOut)] }
+        if firstByte { arguments.append("--first-byte") }
         return arguments
     }
 }

@@ -221,8 +221,9 @@ extension ProcessLook.Thread {
         }
     }
 
-    /// `/proc/PID/fdinfo/FD` of an epoll set has a line `tfd: …` for each of its members.
-    private static func members(ofEpollSet set: CInt, in pid: pid_t) -> [CInt] {
+    /// The descriptors in an epoll set of a process, or of a thread that shares none with its process.
+    package static func members(ofEpollSet set: CInt, in pid: pid_t) -> [CInt] {
+        // It has a line `tfd: …` for each.
         guard let text = try? SmallFile.read("/proc/\(pid)/fdinfo/\(set)") else { return [] }
         var fields = ByteFields(text)
         var members: [CInt] = []

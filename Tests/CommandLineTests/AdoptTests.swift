@@ -1,3 +1,4 @@
+import CLinux
 import EdgeTestSupport
 import Foundation
 import Glibc
@@ -126,6 +127,56 @@ struct AdoptTests {
             #expect(try connection.echoes("request \(round)"), "\(adopter.errors)")
             try fixture.reaches("suspended", "program")
         }
+    }
+
+    @Test(
+        "With --first-byte a connection wakes a server with its first byte, and without it at once",
+        arguments: [Script.echo, Script.accepting])
+    func firstByte(script: String) throws {
+        let server = try start(script)
+        try server.wrote("\n")
+        let port = try #require(
+            server.output.split(separator: "\n").first?.split(separator: " ").last.flatMap { UInt16($0) })
+        let adopter = try adopt("\(server.pid)", "--first-byte")
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            let before = try wakes()
+            #expect(try deferral(of: server.pid) > 0)
+            let connections = try (1...3).map { _ in try EchoConnection(connectedTo: port) }
+            // The supervisor has seen whatever a connection does before it answers the second time.
+            _ = try wakes()
+            #expect(try wakes() == before)
+            #expect(try connections[0].echoes("round \(round)"), "\(adopter.errors)")
+            #expect(try wakes() > before)
+        }
+        try fixture.reaches("suspended", "program")
+        adopter.send(signal: SIGINT)
+        #expect(try adopter.outcome().code == 0)
+        #expect(try deferral(of: server.pid) == 0)
+
+        let plain = try adopt("\(server.pid)")
+        try fixture.reaches("suspended", "program")
+        let before = try wakes()
+        let connection = try EchoConnection(connectedTo: port)
+        #expect(try eventually(within: 30_000) { try wakes() > before })
+        #expect(try connection.echoes("awake"), "\(plain.errors)")
+    }
+
+    private func wakes() throws -> Int {
+        (try shown()["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
+    }
+
+    /// `TCP_DEFER_ACCEPT` of its port, in seconds.
+    private func deferral(of pid: pid_t) throws -> CInt {
+        let process = try ProcessHandle(opening: pid)
+        for name in try SmallFile.names(in: "/proc/\(pid)/fd") {
+            let duplicate = clinux_get_descriptor(process.rawValue, CInt(name) ?? -1)
+            guard duplicate >= 0 else { continue }
+            defer { close(duplicate) }
+            guard SocketOption.isListening.value(of: duplicate) == 1 else { continue }
+            return try #require(SocketOption.deferAccept.value(of: duplicate))
+        }
+        return try #require(nil)
     }
 
     @Test("A signal by nightbell kill arrives at once")

@@ -30,6 +30,17 @@ enum Script {
                         clients.pop(number).close()
             """
 
+    /// The same for one client at a time, in blocking calls.
+    static let accepting =
+        imports + """
+            server = socket.create_server(("127.0.0.1", 0))
+            print("port", server.getsockname()[1], flush=True)
+            while True:
+                client, _ = server.accept()
+                while data := client.recv(1000): client.sendall(data)
+                client.close()
+            """
+
     /// Answers each line of its input, and ends with it.
     static let lines =
         imports + ready + """

@@ -153,6 +153,7 @@ struct ManifestTests {
         Mistake("timers: exact", "timers", "needs unmodified: true"),
         Mistake("idle: 1s", "idle", "needs unmodified: true"),
         Mistake("pageOut: 30s", "pageOut", "needs unmodified: true"),
+        Mistake("firstByte: true", "firstByte", "needs unmodified: true"),
     ]
 
     @Test("Every mistake is reported with its line and key", arguments: mistakes)
@@ -178,6 +179,7 @@ struct ManifestTests {
             timers: ignore
             idle: 2min
             pageOut: 1500ms
+            firstByte: true
             limits: {openFiles: 64, core: unlimited}
             """)
         #expect(file.problems.isEmpty, "\(file.problems)")
@@ -185,7 +187,7 @@ struct ManifestTests {
         #expect(manifest.unmodified?.timers == .ignore && manifest.unmodified?.idle == .seconds(120))
         let launch = manifest.launch(with: "/bin/nightbell")
         let expected =
-            "/bin/nightbell run --unmodified --identifier=a --timers ignore --idle 120s --page-out 1500ms "
+            "/bin/nightbell run --unmodified --identifier=a --timers ignore --idle 120s --page-out 1500ms --first-byte "
             + "--limit openFiles=64 --limit core=unlimited -- /p --all"
         #expect(launch.arguments == expected.split(separator: " ").map(String.init))
         #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
@@ -209,6 +211,7 @@ struct ManifestTests {
             Mistake("idle: 10ms", "idle", "from 100ms to 1h"),
             Mistake("idle: soon", "idle", "not 'soon'"),
             Mistake("pageOut: 2h", "pageOut", "from 100ms to 1h"),
+            Mistake("firstByte: 2", "firstByte", "true or false"),
             Mistake("modes: [audio]", "modes", "[voip] or []"),
             Mistake("keepAlive: 10m", "keepAlive", "means nothing"),
             Mistake("wakeLimitPolicy: linger", "wakeLimitPolicy", "means nothing"),

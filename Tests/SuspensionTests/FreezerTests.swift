@@ -145,6 +145,26 @@ import Testing
         try endInput(of: shell)
     }
 
+    @Test("Processes in cgroups that a client has made below its own go back, too")
+    func innerCgroups() throws {
+        let home = try ScratchCgroup()
+        let suspender = try stage.suspender(.cgroup)
+        let child = try Child.awakeEcho()
+        try home.add(child.pid)
+        try suspender.attach(0, child)
+        let client = try #require(cgroup(of: child.pid))
+        let inner = client + "/inner.scope/innermost"
+        for path in [client + "/inner.scope", inner] { _ = try systemCall("mkdir") { mkdir(path, 0o755) } }
+        try SmallFile.write("\(child.pid)", to: inner + "/cgroup.procs")
+        try suspender.freezeFully(0)
+        #expect(try child.isSilent())
+        suspender.detach(slot: 0)
+        #expect(try child.hear() == "!")
+        #expect(cgroup(of: child.pid) == home.directory && !exists(client))
+        suspender.detachAll()
+        child.end()
+    }
+
     /// Later children belong to it, and move with it.
     @Test func childrenFromAfterwardsAreFrozenToo() throws {
         let home = try ScratchCgroup()

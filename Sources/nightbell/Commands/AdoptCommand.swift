@@ -35,23 +35,8 @@ struct AdoptCommand: ParsableCommand {
     @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
     var socket: String?
 
-    @Option(
-        help: ArgumentHelp(
-            """
-            Whether its timers wake it: exact; coalesce=60s, together and at most so much too late; or ignore.
-            """, valueName: "policy"))
-    var timers: TimerPolicy?
-
-    @Option(
-        help: ArgumentHelp(
-            "How long it must be idle before it is suspended, such as 500ms or 2s (1s).", valueName: "time"))
-    var idle: RunCommand.IdleTime?
-
-    @Option(
-        help: ArgumentHelp(
-            "How long it must have slept before its memory is written to swap, such as 30s.",
-            valueName: "time"))
-    var pageOut: RunCommand.IdleTime?
+    @OptionGroup(title: "How it sleeps")
+    var sleep: SleepOptions
 
     func validate() throws {
         try validateSocketPath(socket)
@@ -101,9 +86,7 @@ struct AdoptCommand: ParsableCommand {
         var options = UnmodifiedProgram.Options(
             identifier: identifier ?? Self.identifier(name, adoption.pid),
             socketPath: socket ?? Client.Configuration.defaultSocketPath())
-        if let idle { options.idle = idle.duration }
-        options.timers = timers ?? .exact
-        options.pageOut = pageOut?.duration
+        options.sleep = sleep.values
         let program = try UnmodifiedProgram.adopt(options, adoption)
         guard program.suspensionMethod != "none" else { throw AdoptionRefusal.neverSuspended }
         emit([

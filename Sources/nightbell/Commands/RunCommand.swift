@@ -55,41 +55,14 @@ struct RunCommand: ParsableCommand {
     @Flag(help: "Suspend the program as it is, without its knowledge.")
     var unmodified = false
 
-    @Option(
-        help: ArgumentHelp(
-            """
-            With --unmodified: whether its timers wake it: exact; coalesce=60s, together and at most so much too \
-            late; or ignore.
-            """, valueName: "policy"))
-    var timers: TimerPolicy?
-
-    @Option(
-        help: ArgumentHelp(
-            "With --unmodified: how long it must be idle before it is suspended, such as 500ms or 2s (1s).",
-            valueName: "time"))
-    var idle: IdleTime?
-
-    @Option(
-        help: ArgumentHelp(
-            "With --unmodified: how long it must have slept before its memory is written to swap, such as 30s.",
-            valueName: "time"))
-    var pageOut: IdleTime?
+    @OptionGroup(title: "With --unmodified")
+    var sleep: SleepOptions
 
     @Option(
         help: ArgumentHelp(
             "With --unmodified: a limit of the program's, as in a manifest.", valueName: "name=value",
             visibility: .hidden))
     var limit: [Limit] = []
-
-    /// From 100 ms to an hour.
-    struct IdleTime: ExpressibleByArgument {
-        let duration: Duration
-
-        init?(argument: String) {
-            guard let duration = UnmodifiedOptions.time(argument) else { return nil }
-            self.duration = duration
-        }
-    }
 
     /// `NAME=NUMBER`, or `NAME=unlimited`.
     struct Limit: ExpressibleByArgument {
@@ -119,8 +92,8 @@ struct RunCommand: ParsableCommand {
                 "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
-        guard unmodified || timers == nil && idle == nil && pageOut == nil && limit.isEmpty else {
-            throw ValidationError("--timers, --idle and --page-out go with --unmodified")
+        guard unmodified || sleep.values == UnmodifiedOptions() && limit.isEmpty else {
+            throw ValidationError("--timers, --idle, --page-out and --first-byte go with --unmodified")
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
             throw ValidationError("--env needs a name, such as --env DISPLAY or --env LEVEL=3")
@@ -161,9 +134,7 @@ struct RunCommand: ParsableCommand {
             "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
         ] { unsafe unsetenv(name) }
         var options = UnmodifiedProgram.Options(identifier: chosenIdentifier, socketPath: path)
-        if let idle { options.idle = idle.duration }
-        options.timers = timers ?? .exact
-        options.pageOut = pageOut?.duration
+        options.sleep = sleep.values
         options.limits = limit.map(\.value)
         options.endsWithUs = isLaunched
         do {

@@ -22,17 +22,12 @@ final class UnmodifiedProgram {
     struct Options {
         var identifier: String
         var socketPath: String
-        /// How long it must have been idle to be put to sleep.
-        var idle = Duration.seconds(1)
-        /// Whether it is woken for the ends of its threads' waits.
-        var timers = TimerPolicy.exact
-        /// How long it must have slept for its memory to be written to swap; nil: it stays.
-        var pageOut: Duration?
+        var sleep = UnmodifiedOptions()
         var limits: [ResourceLimit] = []
         /// Whether the program is killed when this process ends: the supervisor, which has launched it, would launch another one.
         var endsWithUs = false
 
-        var wakesForTimers: Bool { timers != .ignore }
+        var wakesForTimers: Bool { sleep.timers != .ignore }
     }
 
     private enum State {
@@ -145,7 +140,7 @@ final class UnmodifiedProgram {
         if client.suspensionMethod == "none" {
             complain("\(name) never sleeps: this supervisor cannot suspend it, see nightbell doctor")
         }
-        if options.pageOut != nil { preparePageOut(name) }
+        if options.sleep.pageOut != nil { preparePageOut(name) }
         switch origin {
         case .child(let child):
             // The program's pipes end with the program, and are not held open here.
@@ -265,7 +260,7 @@ final class UnmodifiedProgram {
             guard case .fallingAsleep(let look) = state else { return }
             // An event between the look and the freeze has either made a descriptor ready, or changed a wait.
             guard look.isFrozen(group) else { return wake() }
-            let after = pageOut == nil ? nil : options.pageOut
+            let after = pageOut == nil ? nil : options.sleep.pageOut
             state = .asleep(pageOutAt: after.map { RunningClock.now() + $0.nanoseconds })
         case .cancelled, .woken:
             wake()
@@ -305,12 +300,12 @@ final class UnmodifiedProgram {
             try? client.enterForeground()
             wakeSet.clear()
             for wait in prolonged { Self.end(wait.call, of: wait.thread, at: wait.end) }
-            let isShort = now - asleepSince < options.idle.nanoseconds
+            let isShort = now - asleepSince < options.sleep.idle.nanoseconds
             shortSleeps = isShort ? min(shortSleeps + 1, 5) : 0
         }
         guard !isClosed else { return }
         awakeSince = now
-        state = .awake(nextLook: now + (options.idle.nanoseconds << Int64(shortSleeps)) / 4, last: nil)
+        state = .awake(nextLook: now + (options.sleep.idle.nanoseconds << Int64(shortSleeps)) / 4, last: nil)
     }
 
     /// Has a wait that sleeping has prolonged end when it would have ended.
@@ -325,14 +320,14 @@ final class UnmodifiedProgram {
     /// Looks at the program, and puts it to sleep if nothing has happened in it since the last look.
     private func look(after last: GroupLook?) {
         let now = RunningClock.now()
-        let idle = options.idle.nanoseconds
+        let idle = options.sleep.idle.nanoseconds
         do {
             let look = try GroupLook(group)
             var resolved = look
             waits.take(&resolved.processes, at: look.at)
             if let obstacle = resolved.obstacle { return stayAwake(obstacle) }
             guard let last else { return state = .awake(nextLook: now + idle, last: look) }
-            if let change = look.change(since: last, ignoresTicks: options.timers != .exact) {
+            if let change = look.change(since: last, ignoresTicks: options.sleep.timers != .exact) {
                 return stayAwake(after: change)
             }
             try sleep(look, resolved)
@@ -358,14 +353,16 @@ final class UnmodifiedProgram {
         if reason != self.reason { client.reportAwake(reason) }
         self.reason = reason
         let now = RunningClock.now()
-        let pause = max(options.idle.nanoseconds, min((now - awakeSince) / 4, Self.longestPause))
+        let pause = max(options.sleep.idle.nanoseconds, min((now - awakeSince) / 4, Self.longestPause))
         state = .awake(nextLook: now + pause, last: nil)
     }
 
     /// - Throws: `WakeSet.Obstacle`, or the supervisor's `NightbellError`.
     private func sleep(_ look: GroupLook, _ resolved: GroupLook) throws {
         if options.wakesForTimers, try addTimers(resolved) { return }
-        try wakeSet.add(resolved, first: pid, refusesTimeouts: options.wakesForTimers)
+        try wakeSet.add(
+            resolved, first: pid, refusesTimeouts: options.wakesForTimers,
+            defersConnections: options.sleep.firstByte)
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
@@ -430,8 +427,8 @@ final class UnmodifiedProgram {
         for (clock, (time, thread)) in earliest {
             let time = wakeTime(for: time, clock, at: now)
             let left = time.subtractingClamped(Self.now(clock))
-            guard left >= options.idle.nanoseconds else {
-                stayAwake("thread \(thread) wakes up within \(Human.duration(options.idle))")
+            guard left >= options.sleep.idle.nanoseconds else {
+                stayAwake("thread \(thread) wakes up within \(Human.duration(options.sleep.idle))")
                 state = .awake(nextLook: now + max(left, 0) + Self.lead, last: nil)
                 return true
             }
@@ -442,13 +439,13 @@ final class UnmodifiedProgram {
 
     /// When the program is thawed for the end of a wait, of the same clock.
     private func wakeTime(for end: Int64, _ clock: CInt, at now: Int64) -> Int64 {
-        guard case .coalesce(let most) = options.timers else { return end }
+        guard case .coalesce(let most) = options.sleep.timers else { return end }
         // All programs have that clock in common.
         let ahead = Self.now(clock).subtractingClamped(now)
         let earliest = end.subtractingClamped(ahead)
         let latest = earliest.addingClamped(most.nanoseconds)
         // Not before a sleep is worth while, if that is possible.
-        let start = min(latest, max(earliest, now + options.idle.nanoseconds))
+        let start = min(latest, max(earliest, now + options.sleep.idle.nanoseconds))
         return CommonInstant.within(start...latest).addingClamped(ahead)
     }
 

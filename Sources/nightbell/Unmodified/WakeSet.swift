@@ -9,6 +9,8 @@ final class WakeSet {
     private let epoll: OwnedDescriptor
     /// Duplicates, timers and pidfds, to be closed. Members leave the set only when all duplicates are closed.
     private var members: [CInt] = []
+    /// Duplicates of listening sockets that report connections late, and the option's value before.
+    private var deferring: [(socket: CInt, before: CInt)] = []
 
     init() throws(SystemError) {
         epoll = OwnedDescriptor(
@@ -28,7 +30,10 @@ final class WakeSet {
     /// - Parameters:
     ///   - first: the process with a parent that notices its end.
     ///   - refusesTimeouts: whether a call with a timeout that only its socket has must end in time.
-    func add(_ look: GroupLook, first: pid_t, refusesTimeouts: Bool) throws(Obstacle) {
+    ///   - defersConnections: whether connections to TCP ports are to be reported with their first byte.
+    func add(
+        _ look: GroupLook, first: pid_t, refusesTimeouts: Bool, defersConnections: Bool
+    ) throws(Obstacle) {
         for process in look.processes {
             var waits: Waits = [:]
             for thread in process.threads where !thread.interests.isEmpty {
@@ -46,6 +51,9 @@ final class WakeSet {
                 if thread == process.pid, thread != first { try watch(handle) }
                 for (descriptor, events) in interests {
                     let duplicate = try add(descriptor, events, of: handle, process)
+                    if defersConnections {
+                        deferConnections(to: descriptor, duplicate, of: thread, handle, process)
+                    }
                     guard direct.contains(descriptor), Self.hasTimeout(duplicate) else { continue }
                     throw Obstacle(
                         reason: "its socket \(descriptor) has a timeout (SO_RCVTIMEO or SO_SNDTIMEO)")
@@ -130,8 +138,54 @@ final class WakeSet {
         _ = try systemCall("epoll_ctl") { unsafe epoll_ctl(rawValue, EPOLL_CTL_ADD, member, &event) }
     }
 
+    // MARK: Connections that say nothing
+
+    /// In seconds. The kernel reports a connection that says nothing for longer.
+    private static let longestSilence: CInt = 60
+
+    /// Has listening TCP sockets report connections with their first byte, until `clear`.
+    ///
+    /// - Parameters:
+    ///   - descriptor: of the thread; of an epoll set, its members.
+    ///   - duplicate: of that descriptor.
+    private func deferConnections(
+        to descriptor: CInt, _ duplicate: CInt, of thread: pid_t, _ handle: CInt, _ process: ProcessLook
+    ) {
+        switch process.descriptors[descriptor] {
+        case .socket:
+            if Self.isPort(duplicate) { deferConnections(to: duplicate) }
+        case .epoll:
+            for member in ProcessLook.Thread.members(ofEpollSet: descriptor, in: thread) {
+                let port = clinux_get_descriptor(handle, member)
+                guard port >= 0 else { continue }
+                guard Self.isPort(port) else {
+                    close(port)
+                    continue
+                }
+                members.append(port)
+                deferConnections(to: port)
+            }
+        default: break
+        }
+    }
+
+    private func deferConnections(to port: CInt) {
+        guard let before = SocketOption.deferAccept.value(of: port),
+            SocketOption.deferAccept.set(Self.longestSilence, on: port)
+        else { return }
+        deferring.append((port, before))
+    }
+
+    private static func isPort(_ descriptor: CInt) -> Bool {
+        SocketOption.isListening.value(of: descriptor) == 1
+            && SocketOption.protocol.value(of: descriptor) == CInt(IPPROTO_TCP)
+    }
+
     /// Gives up all duplicates.
     func clear() {
+        // The last first: several processes may have the same socket.
+        for (socket, before) in deferring.reversed() { SocketOption.deferAccept.set(before, on: socket) }
+        deferring.removeAll()
         for member in members {
             var event = unsafe epoll_event()
             unsafe epoll_ctl(epoll.rawValue, EPOLL_CTL_DEL, member, &event)
