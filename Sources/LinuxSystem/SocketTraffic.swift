@@ -126,6 +126,12 @@ package enum SocketTraffic {
         return Int(queued) + count <= Int(SocketOption.sendBuffer.value(of: descriptor) ?? 0) / 4
     }
 
+    /// Whether the peer has confirmed all that was sent, as far as the kernel shows it.
+    package static func hasSentAll(_ descriptor: CInt) -> Bool {
+        var queued: CInt = 0
+        return unsafe ioctl(descriptor, UInt(TIOCOUTQ), &queued) != 0 || queued == 0
+    }
+
     /// Whether the other end of a Unix socket has not read everything that was sent to it.
     package static func hasUnsent(_ descriptor: CInt) -> Bool { clinux_unsent(descriptor) > 0 }
 

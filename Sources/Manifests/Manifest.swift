@@ -28,6 +28,7 @@ package struct Manifest: Sendable, Equatable {
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
         "waitsForUnlock", "unmodified", "timers", "idle", "pageOut", "firstByte",
+        "profiles",
     ]
 
     /// How it is launched.

@@ -7,7 +7,7 @@ extension ManifestReader {
     mutating func readUnmodified(_ values: [String: Node], _ modes: Modes) -> UnmodifiedOptions? {
         let isUnmodified = values["unmodified"].flatMap { truth($0, "unmodified") } ?? false
         guard isUnmodified else {
-            for key in ["timers", "idle", "pageOut", "firstByte"] {
+            for key in ["timers", "idle", "pageOut", "firstByte", "profiles"] {
                 if let node = values[key] { complain(node, key, "needs unmodified: true") }
             }
             return nil
@@ -25,7 +25,20 @@ extension ManifestReader {
         if let node = values["idle"] { options.idle = readTime(node, "idle") ?? options.idle }
         options.pageOut = values["pageOut"].flatMap { readTime($0, "pageOut") }
         options.firstByte = values["firstByte"].flatMap { truth($0, "firstByte") } ?? false
+        if let node = values["profiles"] { options.profiles = readProfiles(node) }
         return options
+    }
+
+    private mutating func readProfiles(_ node: Node) -> [PortProfile] {
+        list(node, "profiles", "[irc:6667]").compactMap { node in
+            guard let text = text(node, "profiles", "a protocol, such as irc:6667") else { return nil }
+            do throws(PortProfile.Problem) {
+                return try PortProfile(text)
+            } catch {
+                complain(node, "profiles", "\(error), not '\(text)'")
+                return nil
+            }
+        }
     }
 
     private mutating func readTimers(_ node: Node) -> TimerPolicy? {

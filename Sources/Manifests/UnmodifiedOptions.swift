@@ -7,6 +7,8 @@ package struct UnmodifiedOptions: Sendable, Hashable {
     package var pageOut: Duration?
     /// Whether connections to its TCP ports wake it with their first byte, and not before.
     package var firstByte = false
+    /// The protocols of its connections, by port.
+    package var profiles: [PortProfile] = []
 
     package init() {}
 
@@ -26,6 +28,7 @@ package struct UnmodifiedOptions: Sendable, Hashable {
         if idle != defaults.idle { arguments += ["--idle", DurationText.format(idle)] }
         if let pageOut { arguments += ["--page-out", DurationText.format(pageOut)] }
         if firstByte { arguments.append("--first-byte") }
+        for profile in profiles { arguments += ["--profile", profile.description] }
         return arguments
     }
 }

@@ -221,6 +221,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case budgetsUnmodified
     /// … and one that is wanted back stays frozen.
     case leavesUnmodifiedFrozen
+    /// The pings of an unmodified program that runs are answered for it.
+    case keepsOffloadsOfUnmodified
     /// An unmodified program is ended when memory is short.
     case endsUnmodified
 

@@ -181,7 +181,7 @@ extension ProcessLook.Thread {
         if let descriptor = call.descriptor {
             add(descriptor, call.kind == .write ? EPOLLOUT.rawValue : EPOLLIN.rawValue)
             if call.kind == .epoll, detail == .all {
-                watched = Self.members(ofEpollSet: descriptor, in: pid)
+                watched = Self.members(ofEpollSet: descriptor, in: pid).map(\.descriptor)
             }
             return
         }
@@ -221,17 +221,32 @@ extension ProcessLook.Thread {
         }
     }
 
-    /// The descriptors in an epoll set of a process, or of a thread that shares none with its process.
-    package static func members(ofEpollSet set: CInt, in pid: pid_t) -> [CInt] {
-        // It has a line `tfd: …` for each.
+    /// A member of an epoll set.
+    package struct Member: Sendable, Hashable {
+        package let descriptor: CInt
+        /// Of epoll(7), with the flags.
+        package let events: UInt32
+        /// Of its file, which the process may have closed without that descriptor; 0 if this kernel does not tell.
+        package let inode: UInt64
+    }
+
+    /// The members of an epoll set of a process, or of a thread that shares no descriptors with its process.
+    package static func members(ofEpollSet set: CInt, in pid: pid_t) -> [Member] {
+        // It has a line `tfd: 5 events: 19 data: 5 pos:0 ino:8f3 sdev:9` for each.
         guard let text = try? SmallFile.read("/proc/\(pid)/fdinfo/\(set)") else { return [] }
         var fields = ByteFields(text)
-        var members: [CInt] = []
+        var members: [Member] = []
         repeat {
             guard fields.next()?.elementsEqual("tfd:".utf8) == true,
-                let member = ByteFields.number(fields.next())
+                let descriptor = ByteFields.number(fields.next()), fields.next() != nil,
+                let events = ByteFields.number(fields.next(), radix: 16)
             else { continue }
-            members.append(CInt(truncatingIfNeeded: member))
+            let inode = fields.restOfLine().first { $0.starts(with: "ino:".utf8) }
+            members.append(
+                Member(
+                    descriptor: CInt(truncatingIfNeeded: descriptor),
+                    events: UInt32(truncatingIfNeeded: events),
+                    inode: ByteFields.number(inode?.dropFirst(4), radix: 16) ?? 0))
         } while fields.nextLine()
         return members
     }

@@ -41,6 +41,44 @@ enum Script {
                 client.close()
             """
 
+    /// A client of a server of lines on the port in its last argument. It prints each line, answers `PING` in a way of its
+    /// own, and waits in the way of its first argument.
+    static let lineClient =
+        imports + """
+            way = sys.argv[1]
+            server = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+            other = socket.create_server(("127.0.0.1", 0))
+            read, write = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET
+            if way != "recv": server.setblocking(False)
+            if way == "poll":
+                events = select.poll()
+                for member in server, other: events.register(member, select.POLLIN)
+            elif way != "recv":
+                events = select.epoll()
+                for member in server, other: events.register(member, write if way == "edges" else read)
+                if way == "twice":
+                    duplicate = server.dup()
+                    events.register(duplicate, read)
+                if way == "once": events.modify(other, read | select.EPOLLONESHOT)
+            print("other", other.getsockname()[1], flush=True)
+            rest = b""
+            while True:
+                if way != "recv":
+                    if other.fileno() in [number for number, _ in events.poll()]:
+                        other.accept()
+                        print("accepted", flush=True)
+                while True:
+                    try: data = server.recv(1000)
+                    except BlockingIOError: break
+                    if not data:
+                        print("end", flush=True)
+                        sys.exit(3)
+                    *lines, rest = (rest + data).split(b"\\r\\n")
+                    for line in lines:
+                        print("got", line.decode(), flush=True)
+                        if line.startswith(b"PING"): server.sendall(b"PONG from the program\\r\\n")
+            """
+
     /// Answers each line of its input, and ends with it.
     static let lines =
         imports + ready + """

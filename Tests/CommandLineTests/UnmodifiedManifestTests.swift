@@ -110,7 +110,8 @@ struct UnmodifiedManifestTests {
             .write(to: URL(fileURLWithPath: plain))
         chmod(plain, 0o644)
         let program = files.file("nightbelld")
-        try FileManager.default.copyItem(atPath: Program.product("nightbelld"), toPath: program)
+        // Not by this process: a program that another test starts meanwhile would have the copy open for writing.
+        #expect(try Program.run("/bin/cp", [Program.product("nightbelld"), program]).code == 0)
         let fixture = try fixture(program: program)
         let declared = try fixture.nightbell("show", "org.example.plain")
         #expect(declared.errors.contains("it is declared"), "\(declared)")

@@ -154,6 +154,7 @@ struct ManifestTests {
         Mistake("idle: 1s", "idle", "needs unmodified: true"),
         Mistake("pageOut: 30s", "pageOut", "needs unmodified: true"),
         Mistake("firstByte: true", "firstByte", "needs unmodified: true"),
+        Mistake("profiles: [irc]", "profiles", "needs unmodified: true"),
     ]
 
     @Test("Every mistake is reported with its line and key", arguments: mistakes)
@@ -180,6 +181,7 @@ struct ManifestTests {
             idle: 2min
             pageOut: 1500ms
             firstByte: true
+            profiles: [irc, mqtt:1884]
             limits: {openFiles: 64, core: unlimited}
             """)
         #expect(file.problems.isEmpty, "\(file.problems)")
@@ -188,7 +190,7 @@ struct ManifestTests {
         let launch = manifest.launch(with: "/bin/nightbell")
         let expected =
             "/bin/nightbell run --unmodified --identifier=a --timers ignore --idle 120s --page-out 1500ms --first-byte "
-            + "--limit openFiles=64 --limit core=unlimited -- /p --all"
+            + "--profile irc:6667 --profile mqtt:1884 --limit openFiles=64 --limit core=unlimited -- /p --all"
         #expect(launch.arguments == expected.split(separator: " ").map(String.init))
         #expect(launch.limits.isEmpty && launch.environment == manifest.launch.environment)
         let late = try #require(
@@ -212,6 +214,9 @@ struct ManifestTests {
             Mistake("idle: soon", "idle", "not 'soon'"),
             Mistake("pageOut: 2h", "pageOut", "from 100ms to 1h"),
             Mistake("firstByte: 2", "firstByte", "true or false"),
+            Mistake("profiles: irc", "profiles", "expected a list"),
+            Mistake("profiles: [irc:6697]", "profiles", "are encrypted"),
+            Mistake("profiles: [gopher]", "profiles", "not 'gopher'"),
             Mistake("modes: [audio]", "modes", "[voip] or []"),
             Mistake("keepAlive: 10m", "keepAlive", "means nothing"),
             Mistake("wakeLimitPolicy: linger", "wakeLimitPolicy", "means nothing"),

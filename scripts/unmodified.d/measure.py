@@ -20,7 +20,7 @@ class Record:
         self.name = name
         self.reason = ""
         self.asleep_share = None
-        self.sleeps = self.wakes = self.requests = self.lost = 0
+        self.sleeps = self.wakes = self.avoided = self.requests = self.lost = 0
         self.complaints = []
         self.asleep, self.awake = [], []
         self.memory_kib = None
@@ -35,6 +35,7 @@ class Record:
             "asleep_share": self.asleep_share,
             "sleeps": self.sleeps,
             "wakes": self.wakes,
+            "avoided": self.avoided,
             "requests": self.requests,
             "lost": self.lost,
             "noticed": len(self.complaints),
@@ -69,9 +70,11 @@ class Measurement:
             if self.quiet:
                 self._be_quiet()
             record.memory_kib = program.run.memory_kib()
-            counters = (program.run.show() or {}).get("counters", {})
+            shown = program.run.show() or {}
+            counters = shown.get("counters", {})
             record.sleeps = counters.get("suspensions", 0)
             record.wakes = counters.get("wakes", 0)
+            record.avoided = (shown.get("offload") or {}).get("wakes_avoided", 0)
         except Unavailable as error:
             record.is_installed = False
             record.reason = str(error)

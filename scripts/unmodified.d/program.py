@@ -58,6 +58,8 @@ class Program:
     # The Debian packages that it needs, and a file of each.
     packages = {}
     timers = "exact"
+    # What it speaks with its server, on the port that `prepare` leaves in `server`.
+    profile = ""
     # If it has not slept after so many seconds, it does not sleep.
     patience = 40
     # A line of its log that says that it has noticed something.
@@ -106,6 +108,8 @@ class Program:
             if not os.path.exists(file):
                 raise Unavailable(f"{package} is not installed")
         self.prepare()
+        if self.profile:
+            self.options += ["--profile", f"{self.profile}:{self.server}"]
         self.run = Run(self.supervisor, self.name, self.command(), self.options, **self.streams())
 
         def is_ready():

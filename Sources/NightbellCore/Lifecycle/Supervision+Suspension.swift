@@ -91,7 +91,8 @@ extension Supervision {
             clients[client.id].backgroundSince = elapsed(at: now)
             clients[client.id].lastEpoch += 1
             let epoch = clients[client.id].lastEpoch
-            freeze(client, epoch: epoch, isReady: false, at: now, into: &actions)
+            // With the sockets that it has handed over it has vouched for them.
+            freeze(client, epoch: epoch, isReady: true, at: now, into: &actions)
             return .done
         case .suspending, .suspended:
             return .done  // it is there
@@ -107,6 +108,7 @@ extension Supervision {
             count(.suspensionsCancelled, of: client)
             actions.append(.trace(client, .suspensionCancelled))
         }
+        if !mutated(.keepsOffloadsOfUnmodified) { endOffloads(client, into: &actions) }
         if client != recovering, !mutated(.leavesUnmodifiedFrozen) { actions.append(.thaw(client)) }
         advance(client, at: now, into: &actions) { $0.enterForeground() }
     }

@@ -37,11 +37,7 @@ extension World {
         switch random.below(8) {
         case 0:
             return .handOver(
-                (0...random.below(3)).map { _ in
-                    var offer = offer()
-                    offer.hasProfile = false
-                    return offer
-                })
+                (0...random.below(3)).map { _ in offer() })
         case 1: return .release(random.pick(client.sockets)?.token ?? SocketToken(rawValue: random.next()))
         case 2, 3: return .enterForeground
         default: return .enterBackground

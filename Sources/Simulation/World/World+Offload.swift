@@ -9,7 +9,7 @@ extension World {
         let client = socket.owner
         client.isTouched = true
         require(
-            .offload, isTakingOver || client.vouchedEpoch == client.lastEpoch,
+            .offload, isTakingOver || client.isUnmodified || client.vouchedEpoch == client.lastEpoch,
             "\(client.name) has not vouched for \(TraceFormat.name(token))")
         require(
             .offload, isTakingOver || !socket.isOffloaded, "\(TraceFormat.name(token)) is offloaded twice")

@@ -92,8 +92,9 @@ struct RunCommand: ParsableCommand {
                 "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
             )
         }
-        guard unmodified || sleep.values == UnmodifiedOptions() && limit.isEmpty else {
-            throw ValidationError("--timers, --idle, --page-out and --first-byte go with --unmodified")
+        guard unmodified || !sleep.isGiven && limit.isEmpty else {
+            throw ValidationError(
+                "--timers, --idle, --page-out, --first-byte and --profile go with --unmodified")
         }
         guard variables.allSatisfy({ $0.first != "=" && !$0.isEmpty }) else {
             throw ValidationError("--env needs a name, such as --env DISPLAY or --env LEVEL=3")

@@ -28,6 +28,23 @@ struct SleepOptions: ParsableArguments {
             """)
     var firstByte = false
 
+    @Option(
+        name: .customLong("profile"),
+        help: ArgumentHelp(
+            """
+            The protocol of its unencrypted connections to a port, such as irc:6667, or irc for the usual one: pings \
+            are answered while it sleeps. May be given several times. One of \
+            \(PortProfile.Name.allCases.map(\.rawValue).joined(separator: ", ")).
+            """, valueName: "name[:port]"),
+        transform: { text in
+            do throws(PortProfile.Problem) {
+                return try PortProfile(text)
+            } catch {
+                throw ValidationError("\(error)")
+            }
+        })
+    var profiles: [PortProfile] = []
+
     /// From 100 ms to an hour.
     struct IdleTime: ExpressibleByArgument {
         let duration: Duration
@@ -38,6 +55,11 @@ struct SleepOptions: ParsableArguments {
         }
     }
 
+    /// Whether one of them was given.
+    var isGiven: Bool {
+        timers != nil || idle != nil || pageOut != nil || firstByte || !profiles.isEmpty
+    }
+
     /// With the defaults for those that were not given.
     var values: UnmodifiedOptions {
         var values = UnmodifiedOptions()
@@ -45,6 +67,7 @@ struct SleepOptions: ParsableArguments {
         if let idle { values.idle = idle.duration }
         values.pageOut = pageOut?.duration
         values.firstByte = firstByte
+        values.profiles = profiles
         return values
     }
 }

@@ -30,7 +30,7 @@ final class UnmodifiedProgram {
         var wakesForTimers: Bool { sleep.timers != .ignore }
     }
 
-    private enum State {
+    enum State {
         /// Looked at: until when it is left alone, and the look to compare the next one with.
         case awake(nextLook: Int64, last: GroupLook?)
         /// The supervisor has been asked to suspend it; the look before that.
@@ -39,17 +39,19 @@ final class UnmodifiedProgram {
         case asleep(pageOutAt: Int64?)
     }
 
-    private let options: Options
+    let options: Options
     private let origin: Origin
     private let pid: pid_t
     private let signals: SignalDescriptor
-    private let wakeSet: WakeSet
-    private let inbox = Inbox()
+    let wakeSet: WakeSet
+    /// Duplicates of its sockets with profiles, which the supervisor has while the program sleeps.
+    private var parked: [ParkedSocket] = []
+    private let inbox = ProgramInbox()
     private let pollSet: PollSet
     private var client: Client
     private var group: ProgramGroup
-    private var waits: WaitMemory
-    private var state: State
+    var waits: WaitMemory
+    var state: State
     private var awakeSince: Int64
     private var asleepSince: Int64 = 0
     /// How many sleeps in a row were shorter than the time of idleness before them.
@@ -57,7 +59,7 @@ final class UnmodifiedProgram {
     private var reason = ""
     private var isClosed = false
     /// Waits that sleeping prolongs, and when they are to end, in nanoseconds of `CLOCK_MONOTONIC`.
-    private var prolonged: [(thread: pid_t, call: BlockedCall, end: Int64)] = []
+    var prolonged: [(thread: pid_t, call: BlockedCall, end: Int64)] = []
     /// Writes its memory to swap, if that is wanted and can be done.
     private var pageOut: PageOut?
 
@@ -104,7 +106,8 @@ final class UnmodifiedProgram {
         self.origin = origin
         self.pid = pid
         self.signals = signals
-        wakeSet = try WakeSet()
+        wakeSet = try WakeSet(
+            SocketProfiles(options.sleep.profiles), defersConnections: options.sleep.firstByte)
         pollSet = try PollSet()
         guard let startTime = ProcFS.startTime(pid) else {
             throw SystemError(code: ESRCH, call: "read /proc/\(pid)/stat")
@@ -184,7 +187,7 @@ final class UnmodifiedProgram {
             }
         }
         if let code = exitCode(hasChildren) {
-            wakeSet.clear()
+            giveUpWakeSources()
             client.close()
             return code
         }
@@ -228,6 +231,7 @@ final class UnmodifiedProgram {
             try? pollSet.remove(client.fileDescriptor)
             complain("\(options.identifier) sleeps no more: \(error)")
             group.thaw()
+            giveUpWakeSources()
             state = .awake(nextLook: .max, last: nil)
         }
     }
@@ -254,7 +258,7 @@ final class UnmodifiedProgram {
 
     // MARK: Sleep and wake
 
-    private func handle(_ event: Inbox.Event) {
+    private func handle(_ event: ProgramInbox.Event) {
         switch event {
         case .suspended:
             guard case .fallingAsleep(let look) = state else { return }
@@ -298,7 +302,7 @@ final class UnmodifiedProgram {
             pageOut?.cancel(Self.pageOutID)
             // The supervisor has thawed it already if it was woken.
             try? client.enterForeground()
-            wakeSet.clear()
+            giveUpWakeSources()
             for wait in prolonged { Self.end(wait.call, of: wait.thread, at: wait.end) }
             let isShort = now - asleepSince < options.sleep.idle.nanoseconds
             shortSleeps = isShort ? min(shortSleeps + 1, 5) : 0
@@ -334,10 +338,10 @@ final class UnmodifiedProgram {
         } catch let failure as ProgramGroup.Failure {
             stayAwake(failure.reason)
         } catch let obstacle as WakeSet.Obstacle {
-            wakeSet.clear()
+            giveUpWakeSources()
             stayAwake(obstacle.reason)
         } catch {
-            wakeSet.clear()
+            giveUpWakeSources()
             stayAwake("the supervisor refuses: \(error)")
         }
     }
@@ -349,7 +353,7 @@ final class UnmodifiedProgram {
     }
 
     /// The next pair of looks comes the later, the longer the program has been awake.
-    private func stayAwake(_ reason: String) {
+    func stayAwake(_ reason: String) {
         if reason != self.reason { client.reportAwake(reason) }
         self.reason = reason
         let now = RunningClock.now()
@@ -360,13 +364,51 @@ final class UnmodifiedProgram {
     /// - Throws: `WakeSet.Obstacle`, or the supervisor's `NightbellError`.
     private func sleep(_ look: GroupLook, _ resolved: GroupLook) throws {
         if options.wakesForTimers, try addTimers(resolved) { return }
-        try wakeSet.add(
-            resolved, first: pid, refusesTimeouts: options.wakesForTimers,
-            defersConnections: options.sleep.firstByte)
+        try wakeSet.add(resolved, first: pid, refusesTimeouts: options.wakesForTimers)
+        try park(wakeSet.takeProfiled())
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
         state = .fallingAsleep(look)
+    }
+
+    /// Has the supervisor answer pings on sockets while the program sleeps.
+    ///
+    /// - Parameter sockets: duplicates.
+    /// - Throws: the reason why one of them is refused.
+    private func park(_ sockets: [WakeSet.ProfiledSocket]) throws(NightbellError) {
+        guard !sockets.isEmpty else { return }
+        var refusal: NightbellError?
+        do {
+            let results = try client.handOver(
+                sockets.map {
+                    .init(
+                        $0.descriptor, as: .voip, name: $0.profile.description, profile: $0.profile.profile)
+                })
+            for (socket, result) in zip(sockets, results) {
+                do {
+                    parked.append(try result.get())
+                } catch {
+                    close(socket.descriptor)
+                    refusal = error
+                }
+            }
+        } catch {
+            for socket in sockets { close(socket.descriptor) }
+            throw error
+        }
+        if let refusal { throw refusal }
+    }
+
+    /// The program itself waits for all of it again.
+    private func giveUpWakeSources() {
+        for socket in parked {
+            // Without a supervisor it is only forgotten.
+            try? client.release(socket)
+            close(socket.descriptor)
+        }
+        parked.removeAll()
+        wakeSet.clear()
     }
 
     // MARK: Memory
@@ -392,127 +434,10 @@ final class UnmodifiedProgram {
             try? pageOut?.begin(Self.pageOutID, process)
         }
     }
-
-    // MARK: Timers
-
-    /// It is thawed a little before the end of a wait, which it then reaches running.
-    private static let lead: Int64 = 1_000_000
-
-    /// - Returns: whether the program wakes up by itself before long: then it is left awake.
-    private func addTimers(_ look: GroupLook) throws(WakeSet.Obstacle) -> Bool {
-        prolonged.removeAll()
-        var earliest: [CInt: (time: Int64, thread: pid_t)] = [:]
-        var offsets: [CInt: Int64?] = [:]
-        for process in look.processes {
-            if let timers = try? SmallFile.read("/proc/\(process.pid)/timers"), !timers.isEmpty {
-                throw WakeSet.Obstacle(reason: "it has POSIX timers, which cannot be seen")
-            }
-            for thread in process.threads {
-                let deadline = waits.deadline(of: thread) {
-                    Self.ranUntil(process.pid, thread.id, &offsets)
-                }
-                switch deadline {
-                case .never: break
-                case .unknown:
-                    throw WakeSet.Obstacle(reason: "when thread \(thread.id) goes on cannot be seen")
-                case .at(let time, let clock):
-                    if case .blocked(let call) = thread.state, call.prolongedTimeout != nil {
-                        prolonged.append((thread.id, call, time))
-                    }
-                    if time < earliest[clock]?.time ?? .max { earliest[clock] = (time, thread.id) }
-                }
-            }
-        }
-        let now = RunningClock.now()
-        for (clock, (time, thread)) in earliest {
-            let time = wakeTime(for: time, clock, at: now)
-            let left = time.subtractingClamped(Self.now(clock))
-            guard left >= options.sleep.idle.nanoseconds else {
-                stayAwake("thread \(thread) wakes up within \(Human.duration(options.sleep.idle))")
-                state = .awake(nextLook: now + max(left, 0) + Self.lead, last: nil)
-                return true
-            }
-            try wakeSet.addTimer(at: time - Self.lead, clock: clock)
-        }
-        return false
-    }
-
-    /// When the program is thawed for the end of a wait, of the same clock.
-    private func wakeTime(for end: Int64, _ clock: CInt, at now: Int64) -> Int64 {
-        guard case .coalesce(let most) = options.sleep.timers else { return end }
-        // All programs have that clock in common.
-        let ahead = Self.now(clock).subtractingClamped(now)
-        let earliest = end.subtractingClamped(ahead)
-        let latest = earliest.addingClamped(most.nanoseconds)
-        // Not before a sleep is worth while, if that is possible.
-        let start = min(latest, max(earliest, now + options.sleep.idle.nanoseconds))
-        return CommonInstant.within(start...latest).addingClamped(ahead)
-    }
-
-    private static func now(_ clock: CInt) -> Int64 {
-        var time = timespec()
-        unsafe clock_gettime(clock, &time)
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
-
-    /// When a thread ran last, of `CLOCK_MONOTONIC`.
-    private static func ranUntil(_ pid: pid_t, _ thread: pid_t, _ offsets: inout [CInt: Int64?]) -> Int64? {
-        let time = clinux_ran_until(pid, thread)
-        guard time >= 0, let processor = ProcFS.statistics(pid, thread: thread)?.processor else { return nil }
-        if offsets[processor] == nil {
-            var offset: Int64 = 0
-            let isKnown = unsafe clinux_scheduler_offset(processor, &offset) == 0
-            offsets[processor] = .some(isKnown ? offset : nil)
-        }
-        return offsets[processor]?.map { time + $0 }
-    }
-}
-
-/// Collects what the supervisor says, until the program's loop handles it.
-private final class Inbox: @unchecked Sendable {
-    // Sendable: everything happens on one thread, that of `Client.processPending`.
-
-    enum Event {
-        case suspended
-        case cancelled
-        case woken
-        case disconnected
-        case reconnected
-        case toTerminate
-    }
-
-    private var events: [Event] = []
-
-    func takeAll() -> [Event] {
-        defer { events.removeAll() }
-        return events
-    }
-
-    var handlers: Client.Handlers {
-        var handlers = Client.Handlers { _ in self.events.append(.woken) }
-        handlers.programSuspended = { self.events.append(.suspended) }
-        handlers.suspendCancelled = { self.events.append(.cancelled) }
-        handlers.connectionLost = { _ in self.events.append(.disconnected) }
-        handlers.reconnected = { self.events.append(.reconnected) }
-        handlers.willTerminate = { _ in self.events.append(.toTerminate) }
-        return handlers
-    }
 }
 
 extension Duration {
-    fileprivate var nanoseconds: Int64 {
+    var nanoseconds: Int64 {
         components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000
-    }
-}
-
-extension Int64 {
-    fileprivate func subtractingClamped(_ other: Int64) -> Int64 {
-        let (difference, overflows) = subtractingReportingOverflow(other)
-        return overflows ? .max : difference
-    }
-
-    fileprivate func addingClamped(_ other: Int64) -> Int64 {
-        let (sum, overflows) = addingReportingOverflow(other)
-        return overflows ? .max : sum
     }
 }

@@ -10,6 +10,8 @@ class Chat(Program):
     """A chat client at ngircd, which another client asks for an echo (CTCP PING)."""
 
     NICK = "sleeper"
+    # The server's pings are answered while it sleeps.
+    profile = "irc"
     number = 0
 
     def prepare(self):
@@ -146,8 +148,9 @@ class MosquittoSub(Program):
 
     name = "mosquitto_sub"
     packages = {"mosquitto-clients": "/usr/bin/mosquitto_sub", "mosquitto": "/usr/sbin/mosquitto"}
-    # It looks at its keep-alive every second.
+    # It looks at its keep-alive every second, and its pings are sent for it.
     timers = "ignore"
+    profile = "mqtt"
     number = 0
 
     def prepare(self):
@@ -173,7 +176,7 @@ class MosquittoSub(Program):
 
     def command(self):
         return [
-            "/usr/bin/mosquitto_sub", "-h", "127.0.0.1", "-p", str(self.server), "-t", "words", "-q", "1", "-k", "3600"
+            "/usr/bin/mosquitto_sub", "-h", "127.0.0.1", "-p", str(self.server), "-t", "words", "-q", "1", "-k", "60"
         ]
 
     def streams(self):

@@ -1,0 +1,49 @@
+import CLinux
+import Glibc
+import LinuxSystem
+import Manifests
+import Nightbell
+
+/// The profiles of a program's sockets, by port.
+struct SocketProfiles {
+    private let profiles: [PortProfile]
+
+    init(_ profiles: [PortProfile]) { self.profiles = profiles }
+
+    var isEmpty: Bool { profiles.isEmpty }
+
+    /// The profile for a connected TCP socket, of which the program has nothing more to send; nil: it has none.
+    ///
+    /// - Parameter events: of epoll(7) that the program waits for.
+    func profile(of descriptor: CInt, _ events: UInt32) -> PortProfile? {
+        // One that waits for room is in the middle of a message. By edges, many programs wait for room all the time.
+        let waitsForRoom = events & EPOLLOUT.rawValue != 0 && events & EPOLLET.rawValue == 0
+        guard !waitsForRoom, SocketOption.protocol.value(of: descriptor) == CInt(IPPROTO_TCP),
+            let port = Self.peerPort(of: descriptor),
+            let profile = profiles.first(where: { $0.port == port }), SocketTraffic.hasSentAll(descriptor)
+        else { return nil }
+        return profile
+    }
+
+    private static func peerPort(of descriptor: CInt) -> UInt16? {
+        switch SocketAddress(peerOf: descriptor)?.internet {
+        case .v4(_, let port), .v6(_, _, let port): port
+        case nil: nil
+        }
+    }
+}
+
+extension PortProfile {
+    /// With the protocol's standard intervals.
+    var profile: Profile {
+        switch name {
+        case .imap: .imap()
+        case .irc: .irc()
+        case .mqtt: .mqtt()
+        // Few registrars know of RFC 5626, and the program has not asked.
+        case .sip: .sip(sendsPings: false)
+        case .websocket: .webSocket()
+        case .xmpp: .xmpp()
+        }
+    }
+}
