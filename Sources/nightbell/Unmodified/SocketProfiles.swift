@@ -34,12 +34,16 @@ struct SocketProfiles {
 }
 
 extension PortProfile {
-    /// With the protocol's standard intervals.
+    /// A server of MQTT waits for one and a half times the client's keep-alive, which is 60 s with most. The program may have
+    /// sent its last packet that long before it falls asleep.
+    private static let pingInterval = Duration.seconds(25)
+
+    /// With the protocol's standard intervals, but for MQTT.
     var profile: Profile {
         switch name {
         case .imap: .imap()
         case .irc: .irc()
-        case .mqtt: .mqtt()
+        case .mqtt: .mqtt(keepAlive: Self.pingInterval)
         // Few registrars know of RFC 5626, and the program has not asked.
         case .sip: .sip(sendsPings: false)
         case .websocket: .webSocket()
