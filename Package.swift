@@ -501,8 +501,8 @@ let package = Package(
             dependencies: [
                 "CLinux", "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "mode-example", "nightbell",
                 "nightbell-gateway", "nightbell-monitor",
-                "nightbell-phone", "nightbell-transfer",
-                "nightbelld", "parrot", "scripted-client",
+                "nightbell-phone", "nightbell-transfer", "nightbelld", "parrot", "scripted-client",
+                "Suspension",
             ],
             swiftSettings: settings),
         .testTarget(

@@ -102,7 +102,9 @@ struct Cgroup: Hashable {
     /// empty, for example because of a process that is about to die.
     func dissolve(into origin: Cgroup?, else fallback: Cgroup) -> Bool {
         try? setFrozen(false)
-        for inner in inner { _ = inner.dissolve(into: origin, else: fallback) }
+        for child in (try? CgroupMount.children(of: directory)) ?? [] {
+            _ = Cgroup(directory: child).dissolve(into: origin, else: fallback)
+        }
         // A process that forks while it is moved leaves a child here, so the list is read again.
         for _ in 0..<4 {
             for pid in (try? processes()) ?? [] where !(origin?.accepts(pid) ?? false) {
@@ -111,17 +113,6 @@ struct Cgroup: Hashable {
             if unsafe rmdir(directory) == 0 || errno == ENOENT { return true }
         }
         return false
-    }
-
-    /// The cgroups in this one.
-    private var inner: [Cgroup] {
-        var status = stat()
-        // Each adds a link to the directory, which has two without any.
-        guard unsafe stat(directory, &status) == 0, status.st_nlink > 2 else { return [] }
-        let names = (try? SmallFile.names(in: directory)) ?? []
-        return names.map { Cgroup(directory: "\(directory)/\($0)") }.filter {
-            unsafe access($0.directory + "/cgroup.procs", F_OK) == 0
-        }
     }
 
     private func accepts(_ pid: pid_t) -> Bool {

@@ -1,6 +1,6 @@
 package import CLinux
 import Glibc
-import LinuxSystem
+package import LinuxSystem
 
 /// The mount point of the cgroup v2 hierarchy. On machines that still use v1 as well it is not at
 /// `/sys/fs/cgroup` but somewhere below.
@@ -53,6 +53,17 @@ package struct CgroupMount: Hashable {
         var directory = path
         for part in cgroup.split(separator: "/") { directory += "/" + part }
         return directory
+    }
+
+    /// The directories of the cgroups directly below one.
+    package static func children(of directory: String) throws(SystemError) -> [String] {
+        var status = stat()
+        // Each adds a link to the directory, which has two without any.
+        guard unsafe stat(directory, &status) != 0 || status.st_nlink > 2 else { return [] }
+        return try SmallFile.names(in: directory).map { "\(directory)/\($0)" }.filter {
+            // The kernel's own files are the rest.
+            unsafe access($0 + "/cgroup.procs", F_OK) == 0
+        }
     }
 
     /// Spaces and some other characters are written as `\040` there.

@@ -30,12 +30,6 @@ struct AdoptTests {
         try Program.run("nightbell", ["adopt", "--socket", fixture.socket] + arguments)
     }
 
-    private func shown() throws -> [String: Any] {
-        let outcome = try fixture.nightbell("show", "program", "--json")
-        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
-        return try #require(object as? [String: Any], "\(outcome)")
-    }
-
     /// An echo server, and a connection to it.
     private func echo() throws -> (server: Program, connection: EchoConnection) {
         let server = try start(Script.echo)
@@ -56,7 +50,7 @@ struct AdoptTests {
                 try fixture.reaches("suspended", "program")
                 #expect(try connection.echoes("request \(round)"), "\(adopter.errors)")
             }
-            #expect(try shown()["unmodified"] as? Bool == true)
+            #expect(try fixture.shown("program")["unmodified"] as? Bool == true)
             try fixture.reaches("suspended", "program")
             adopter.send(signal: end)
             #expect(try adopter.outcome().code == (end == SIGKILL ? 128 + SIGKILL : 0))
@@ -140,30 +134,27 @@ struct AdoptTests {
         let adopter = try adopt("\(server.pid)", "--first-byte")
         for round in 1...3 {
             try fixture.reaches("suspended", "program")
-            let before = try wakes()
+            let before = try fixture.wakes("program")
             #expect(try deferral(of: server.pid) > 0)
             let connections = try (1...3).map { _ in try EchoConnection(connectedTo: port) }
             // The supervisor has seen whatever a connection does before it answers the second time.
-            _ = try wakes()
-            #expect(try wakes() == before)
+            _ = try fixture.wakes("program")
+            #expect(try fixture.wakes("program") == before)
             #expect(try connections[0].echoes("round \(round)"), "\(adopter.errors)")
-            #expect(try wakes() > before)
+            #expect(try fixture.wakes("program") > before)
         }
         try fixture.reaches("suspended", "program")
         adopter.send(signal: SIGINT)
         #expect(try adopter.outcome().code == 0)
         #expect(try deferral(of: server.pid) == 0)
+        #expect(try eventually { try fixture.nightbell("show", "program").code == 4 })
 
         let plain = try adopt("\(server.pid)")
         try fixture.reaches("suspended", "program")
-        let before = try wakes()
+        let before = try fixture.wakes("program")
         let connection = try EchoConnection(connectedTo: port)
-        #expect(try eventually(within: 30_000) { try wakes() > before })
+        #expect(try eventually(within: 30_000) { try fixture.wakes("program") > before })
         #expect(try connection.echoes("awake"), "\(plain.errors)")
-    }
-
-    private func wakes() throws -> Int {
-        (try shown()["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
     }
 
     /// `TCP_DEFER_ACCEPT` of its port, in seconds.
@@ -300,7 +291,7 @@ struct AdoptTests {
             try fixture.reaches("suspended", "program")
             #expect(try secondConnection.echoes("request \(round)"), "\(adopter.errors)")
         }
-        #expect(try shown()["process_id"] as? Int == Int(second.pid))
+        #expect(try fixture.shown("program")["process_id"] as? Int == Int(second.pid))
         try fixture.reaches("suspended", "program")
         kill(second.pid, SIGKILL)
         _ = try second.outcome()

@@ -170,4 +170,16 @@ enum Script {
             print("child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
             sys.exit(8)
             """
+
+    /// A child that computes for ever after the first line on the standard input of both.
+    static let busyChild =
+        imports + """
+            child = os.fork()
+            if child == 0:
+                sys.stdin.readline()
+                print("computes", flush=True)
+                while True: pass
+            print("child", child, flush=True)
+            os.waitpid(child, 0)
+            """
 }

@@ -92,14 +92,8 @@ struct UnmodifiedManifestTests {
         return try EchoConnection(connectedTo: try #require(UInt16(fields[1])))
     }
 
-    private func shown(_ fixture: Fixture) throws -> [String: Any] {
-        let outcome = try fixture.nightbell("show", name, "--json")
-        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
-        return try #require(object as? [String: Any], "\(outcome)")
-    }
-
     private func process(_ fixture: Fixture) throws -> pid_t {
-        pid_t(try #require(try shown(fixture)["process_id"] as? Int))
+        pid_t(try #require(try fixture.shown(name)["process_id"] as? Int))
     }
 
     @Test("Without nightbell beside nightbelld, only such programs are left out, and named")
@@ -132,7 +126,7 @@ struct UnmodifiedManifestTests {
                 try fixture.reaches("suspended", name)
                 #expect(try connection.echoes("request \(round)"), "\(fixture.daemon.errors)")
             }
-            let shown = try shown(fixture)
+            let shown = try fixture.shown(name)
             #expect(shown["unmodified"] as? Bool == true && shown["can_launch"] as? Bool == true)
             try fixture.reaches("suspended", name)
             kill(try process(fixture), SIGKILL)
@@ -209,7 +203,7 @@ struct UnmodifiedManifestTests {
             #expect(try connection.echoes("request \(round)"), "\(fixture.daemon.errors)")
         }
         #expect(starts[0].contains(" 65534 "))
-        #expect(try shown(fixture)["uid"] as? Int == 65_534)
+        #expect(try fixture.shown(name)["uid"] as? Int == 65_534)
     }
 
     @Test("It outlives a supervisor that is stopped, and is not launched a second time by the next one")

@@ -100,16 +100,6 @@ struct UnmodifiedProfileTests {
         return program
     }
 
-    private func shown() throws -> [String: Any] {
-        let outcome = try fixture.nightbell("show", "program", "--json")
-        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
-        return try #require(object as? [String: Any], "\(outcome)")
-    }
-
-    private func wakes() throws -> Int {
-        (try shown()["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
-    }
-
     private func answersItself(_ token: String) throws {
         try server.send("PING :\(token)\r\n")
         #expect(try server.line() == "PONG :\(token)")
@@ -124,14 +114,14 @@ struct UnmodifiedProfileTests {
         try program.wrote("\n")
         for round in 1...3 {
             try fixture.reaches("suspended", "program")
-            let before = try wakes()
+            let before = try fixture.wakes("program")
             for token in ["a\(round)", "b\(round)"] { try answersItself(token) }
-            #expect(try wakes() == before, "\(program.errors)")
+            #expect(try fixture.wakes("program") == before, "\(program.errors)")
             try server.send(":a PRIVMSG b :hello \(round)\r\nPING :c\(round)\r\n")
             try program.wrote("got :a PRIVMSG b :hello \(round)\n")
             // The ping behind a message is left for the program.
             #expect(try server.line() == "PONG from the program")
-            #expect(try wakes() > before)
+            #expect(try fixture.wakes("program") > before)
         }
         if way != "recv" {
             let port = try #require(

@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import LinuxSystem
 import ProgramTestSupport
+import Suspension
 import Testing
 
 @Suite("nightbell run --unmodified", .enabled(if: geteuid() == 0, "needs root"))
@@ -22,17 +23,19 @@ struct UnmodifiedTests {
             ] + options + ["--", "/usr/bin/python3", "-c", script], endsChildren: true)
     }
 
-    private func shown() throws -> [String: Any] {
-        let outcome = try fixture.nightbell("show", "program", "--json")
-        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
-        return try #require(object as? [String: Any], "\(outcome)")
+    private func process() throws -> pid_t {
+        pid_t(try #require(try fixture.shown("program")["process_id"] as? Int))
     }
 
-    private func wakes() throws -> Int {
-        (try shown()["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
+    /// Waits until the supervisor knows why the program stays awake.
+    private func staysAwake(because reason: (String) -> Bool) throws {
+        var last: [String: Any] = [:]
+        let isExplained = try eventually(within: 30_000) {
+            last = try fixture.shown("program")
+            return (last["state_detail"] as? String).map(reason) ?? false
+        }
+        #expect(isExplained && last["state"] as? String == "active", "\(last)")
     }
-
-    private func process() throws -> pid_t { pid_t(try #require(try shown()["process_id"] as? Int)) }
 
     /// Starts an echo server and connects to it.
     private func echo(
@@ -51,11 +54,11 @@ struct UnmodifiedTests {
         let (program, connection) = try echo()
         for round in 1...5 {
             try fixture.reaches("suspended", "program")
-            let before = try wakes()
+            let before = try fixture.wakes("program")
             #expect(try connection.echoes("request \(round)"), "\(program.errors)")
-            #expect(try wakes() == before + 1)
+            #expect(try fixture.wakes("program") == before + 1)
         }
-        let shown = try shown()
+        let shown = try fixture.shown("program")
         #expect(shown["unmodified"] as? Bool == true)
         #expect(shown["suspension"] as? String == "cgroup")
         try fixture.reaches("suspended", "program")
@@ -95,7 +98,7 @@ struct UnmodifiedTests {
             lateness("sleep").count >= 6 && lateness("futex").count >= 6
         }
         #expect(isEnough, "\(program.output) \(program.errors)")
-        let counters = try #require(try shown()["counters"] as? [String: Any])
+        let counters = try #require(try fixture.shown("program")["counters"] as? [String: Any])
         #expect(counters["suspensions"] as? Int ?? 0 >= 5, "\(counters)")
         let all = (lateness("sleep") + lateness("futex")).sorted()
         print("timers late by \(all) ms")
@@ -115,7 +118,7 @@ struct UnmodifiedTests {
         #expect(eventually(within: 60_000) { lateness().count >= 8 }, "\(program.output) \(program.errors)")
         let all = lateness()
         print("timers late by \(all) ms")
-        let counters = try #require(try shown()["counters"] as? [String: Any])
+        let counters = try #require(try fixture.shown("program")["counters"] as? [String: Any])
         let suspensions = counters["suspensions"] as? Int ?? 0
         #expect(suspensions >= 2 && suspensions <= all.count, "\(counters)")
         // A busy machine delays single ones, asleep or not.
@@ -135,12 +138,7 @@ struct UnmodifiedTests {
 
         let exact = try run(Script.ticks, ["--idle", "500ms"])
         try exact.wrote("port ")
-        var last: [String: Any] = [:]
-        let isExplained = try eventually(within: 30_000) {
-            last = try shown()
-            return (last["state_detail"] as? String)?.contains("wakes up by itself") == true
-        }
-        #expect(isExplained && last["state"] as? String == "active", "\(last)")
+        try staysAwake { $0.contains("wakes up by itself") }
     }
 
     @Test("A signal to a sleeping program reaches its first thread")
@@ -202,14 +200,7 @@ struct UnmodifiedTests {
 
     @Test("A program stays awake in the middle of reading and writing")
     func halves() throws {
-        func staysAwake() throws {
-            var last: [String: Any] = [:]
-            let isExplained = try eventually(within: 30_000) {
-                last = try shown()
-                return (last["state_detail"] as? String)?.contains("in the middle") == true
-            }
-            #expect(isExplained && last["state"] as? String == "active", "\(last)")
-        }
+        func staysAwake() throws { try self.staysAwake { $0.contains("in the middle") } }
         let program = try run(Script.halves)
         try program.wrote("ready")
         try fixture.reaches("suspended", "program")
@@ -271,12 +262,22 @@ struct UnmodifiedTests {
     func busy() throws {
         let program = try run(Script.imports + Script.ready + "while True: pass")
         try program.wrote("ready")
-        var last: [String: Any] = [:]
-        let isExplained = try eventually(within: 30_000) {
-            last = try shown()
-            return (last["state_detail"] as? String)?.hasPrefix("thread ") == true
-        }
-        #expect(isExplained && last["state"] as? String == "active", "\(last)")
+        try staysAwake { $0.hasPrefix("thread ") }
+    }
+
+    @Test("A process that computes in a cgroup of the program's own keeps it awake")
+    func innerCgroup() throws {
+        let program = try run(Script.busyChild)
+        try program.wrote("child ")
+        try program.wrote("\n")
+        let child = try #require(program.output.split(separator: "\n").first?.split(separator: " ").last)
+        try fixture.reaches("suspended", "program")
+        let inner = try #require(CgroupMount.find()?.directory(of: try process())) + "/inner.scope"
+        #expect(mkdir(inner, 0o755) == 0)
+        try SmallFile.write(String(child), to: inner + "/cgroup.procs")
+        try program.say("compute")
+        try program.wrote("computes")
+        try staysAwake { $0.hasPrefix("thread \(child)") }
     }
 
     @Test("Where only signals can stop programs, one with a single process sleeps, and others stay awake")
@@ -287,19 +288,14 @@ struct UnmodifiedTests {
             try stage.fixture.reaches("suspended", "program")
             #expect(try connection.echoes("request \(round)"), "\(program.errors)")
         }
-        #expect(try stage.shown()["suspension"] as? String == "signal")
+        #expect(try stage.fixture.shown("program")["suspension"] as? String == "signal")
         program.send(signal: SIGTERM)
         #expect(try program.outcome().code == 128 + SIGTERM)
         #expect(try eventually { try stage.fixture.nightbell("show", "program").code == 4 })
 
         let family = try stage.run(Script.family)
         try family.wrote("ready")
-        var last: [String: Any] = [:]
-        let isExplained = try eventually(within: 30_000) {
-            last = try stage.shown()
-            return (last["state_detail"] as? String)?.contains("several processes") == true
-        }
-        #expect(isExplained && last["state"] as? String == "active", "\(last)")
+        try stage.staysAwake { $0.contains("several processes") }
         family.endInput()
         #expect(try family.outcome().code == 8)
     }

@@ -68,6 +68,18 @@ package final class Fixture {
         return scripted
     }
 
+    /// The answer of `nightbell show --json`.
+    package func shown(_ identifier: String) throws -> [String: Any] {
+        let outcome = try nightbell("show", identifier, "--json")
+        let object = try JSONSerialization.jsonObject(with: Data(outcome.output.utf8))
+        return try #require(object as? [String: Any], "\(outcome)")
+    }
+
+    /// How often a client has been woken.
+    package func wakes(_ identifier: String) throws -> Int {
+        (try shown(identifier)["counters"] as? [String: Any])?["wakes"] as? Int ?? 0
+    }
+
     package func reaches(_ state: String, _ identifier: String) throws {
         let reached = try eventually(within: 30_000) {
             try nightbell("show", identifier, "--json").output.contains("\"state\":\"\(state)\"")

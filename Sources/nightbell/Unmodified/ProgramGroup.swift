@@ -43,16 +43,8 @@ struct ProgramGroup {
         var found = try SmallFile.readText(cgroup + "/cgroup.procs").split(separator: "\n").compactMap {
             pid_t($0)
         }
-        // A program may make cgroups below its own. Each adds a link to the directory, which has two without any.
-        var status = stat()
-        guard unsafe stat(cgroup, &status) != 0 || status.st_nlink > 2 else { return found }
-        for name in try SmallFile.names(in: cgroup) {
-            // The kernel's files have a dot in their names.
-            guard !name.contains("."), unsafe access("\(cgroup)/\(name)/cgroup.procs", F_OK) == 0 else {
-                continue
-            }
-            found += try processes(in: "\(cgroup)/\(name)")
-        }
+        // A program may make cgroups below its own.
+        for child in try CgroupMount.children(of: cgroup) { found += try processes(in: child) }
         return found
     }
 
