@@ -270,11 +270,13 @@ struct UnmodifiedTests {
         let program = try run(Script.busyChild)
         try program.wrote("child ")
         try program.wrote("\n")
-        let child = try #require(program.output.split(separator: "\n").first?.split(separator: " ").last)
+        let child = try #require(
+            program.output.split(separator: "\n").first?.split(separator: " ").last.flatMap { pid_t($0) })
+        defer { kill(child, SIGKILL) }
         try fixture.reaches("suspended", "program")
         let inner = try #require(CgroupMount.find()?.directory(of: try process())) + "/inner.scope"
         #expect(mkdir(inner, 0o755) == 0)
-        try SmallFile.write(String(child), to: inner + "/cgroup.procs")
+        try SmallFile.write("\(child)", to: inner + "/cgroup.procs")
         try program.say("compute")
         try program.wrote("computes")
         try staysAwake { $0.hasPrefix("thread \(child)") }
