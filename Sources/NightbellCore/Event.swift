@@ -134,6 +134,8 @@ package enum Ending: Sendable, Hashable, CaseIterable {
     case succeeded
     /// Any other status, a signal, or unknown.
     case failed
+    /// It was never there: the supervisor or the machine has run out of something that a launch needs.
+    case notStarted
 }
 
 /// The memory that a client uses.

@@ -89,6 +89,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case parksUnwatched
     /// A client that fails is launched again for ever.
     case relaunchesForEver
+    /// A launch for which the supervisor lacks descriptors counts as a crash.
+    case blamesClients
     /// A client that succeeded is launched again.
     case relaunchesAfterSuccess
     /// A client that was quit by its user can be launched again.

@@ -118,7 +118,10 @@ struct DeclaredClientTests {
                 Program.product("scripted-client"),
             ])
         try scripted.say("hello org.example.slow voip")
-        #expect(eventually(within: 30_000) { scripted.output.contains("which itself must say Hello") })
+        #expect(
+            eventually(within: 30_000) {
+                scripted.output.contains("a process of its session, must say Hello")
+            })
     }
 
     @Test("They are launched with the supervisor, sleep without a process, and answer calls")

@@ -216,6 +216,36 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A shell that goes on after its program could start it again, beside the next launch.
+    @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
+        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let actor = try TestClient(name, of: supervisor)
+        actor.arguments = ["-c", "'\(actor.program)'; sleep 1000"]
+        actor.program = "/bin/sh"
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        // They end with their channels.
+        var processes: [TestClientProcess] = []
+        var shells: [pid_t] = []
+        func runs(_ shell: pid_t) -> Bool { ProcFS.state(shell).map { $0 != "Z" } ?? false }
+        for round in 0..<3 {
+            let process = try actor.returns()
+            processes.append(process)
+            shells.append(getsid(process.pid))
+            supervisor.launched.note(shells[round])
+            if round > 0 { #expect(!runs(shells[round - 1]), "there are two shells") }
+            if round < 2 { kill(process.pid, SIGKILL) }
+        }
+        #expect(runs(shells[2]))
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        #expect(eventually { !runs(shells[2]) })
+        withExtendedLifetime(processes) {}
+        try supervisor.forgets(name)
+        try supervisor.stop()
+    }
+
     @Test func aQuitBeforeHelloEndsTheProgramOfALaunchedShell() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
         let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")

@@ -50,6 +50,35 @@ import Testing
         return restarts > 0
     }
 
+    /// A worker without descriptors cannot launch a client. It is not the client's fault, so it is tried until it works.
+    @Test func aShortageOfDescriptorsIsNoCrash() throws {
+        let daemon = try DaemonProcess(
+            suspension: "none", "--set launches.retry=10ms --set launches.relaunches=1")
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        let worker = try daemon.worker()
+        try limit(worker, "3:")
+        kill(first.pid, SIGKILL)
+        // As a crash it would be given up after a few milliseconds.
+        #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 2_500).isEmpty)
+        #expect(actor.staysAway(milliseconds: 0), "the worker still has descriptors")
+        try limit(worker, "1024:")
+        let second = try actor.returns()
+        #expect(try second.event("restored").contains("sockets=registration:"))
+        #expect(try daemon.worker() == worker)
+    }
+
+    private func limit(_ process: pid_t, _ descriptors: String) throws {
+        let command = Process()
+        command.executableURL = URL(fileURLWithPath: "/usr/bin/prlimit")
+        command.arguments = ["--pid", "\(process)", "--nofile=\(descriptors)"]
+        try command.run()
+        command.waitUntilExit()
+        #expect(command.terminationStatus == 0)
+    }
+
     /// Background tasks end with their process, however many workers die.
     @Test func tasksEndWithTheirProcess() throws {
         var step = 1

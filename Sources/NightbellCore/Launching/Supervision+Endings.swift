@@ -15,7 +15,8 @@ extension Supervision {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
                 forget(client, at: now, into: &actions)
             case .succeeded: crashed(client, at: now, into: &actions)
-            case .failed: crashed(client, at: now, into: &actions)
+            case .notStarted where !mutated(.blamesClients): postponeLaunch(client, at: now, into: &actions)
+            case .failed, .notStarted: crashed(client, at: now, into: &actions)
             }
         }
     }
@@ -106,6 +107,23 @@ extension Supervision {
             : doubled(settings.launches.retry, times: inRow, maximum: settings.launches.retryMaximum)
         becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
+
+    /// It could not be launched, and is not to blame: it is tried again until it works, and keeps its relaunches and its
+    /// state.
+    private mutating func postponeLaunch(
+        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        failFetch(client, at: now, into: &actions)
+        guard clients[client.id].isLaunchable, mustReturn(client) else {
+            return forget(client, at: now, into: &actions)
+        }
+        if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
+        let pause = max(settings.launches.retry, Self.pauseInShortage)
+        becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
+    }
+
+    /// Long enough for thousands of clients to be tried again without much work, short enough for a caller to wait.
+    package static let pauseInShortage: Duration = .seconds(1)
 
     /// Whether its process has run long enough to count as launched successfully. It must have identified itself, unless
     /// it is a program that never does.

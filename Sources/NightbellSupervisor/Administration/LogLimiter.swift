@@ -18,6 +18,7 @@ package struct LogLimiter {
         case ends = "clients that are ended"
         case overruns = "clients that take too long"
         case crashes = "clients that ended badly"
+        case givenUp = "clients that are given up"
         case reach = "clients that nothing can wake"
         case keepAlives = "keep-alives that are late"
         case locks = "clients that sleep with file locks held"

@@ -168,7 +168,9 @@ extension Trace {
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
-        case .crashed, .gaveUp, .stateDropped: .crashes
+        case .crashed, .stateDropped: .crashes
+        // Not held back by the crashes before it.
+        case .gaveUp: .givenUp
         case .outOfReach, .doesNotSpeak, .unlockUnknown, .simulated: .reach
         case .keepAliveLate: .keepAlives
         }

@@ -19,7 +19,7 @@ extension Supervisor {
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
-        launches.reapWrappers(adding: record.wrapper)
+        launches.reapWrappers(of: record.id, adding: record.wrapper)
         logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
         feed(.ended(record.id, Self.ending(status)))
     }
@@ -148,6 +148,11 @@ extension Supervisor {
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
         if var journal { journal.forget(client, identifier, of: supervision) }
         if let attempt = launches.attempt(of: client) { end(attempt) }
+        // A wrapper would start its program again.
+        if supervision.ownership(of: identifier)?.isQuit == true {
+            launches.reapWrappers(of: client, adding: connection(of: client)?.client?.wrapper)
+            launches.terminateWrappers(of: client)
+        }
         launches.remove(client)
     }
 

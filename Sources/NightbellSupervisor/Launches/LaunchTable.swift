@@ -26,8 +26,8 @@ struct LaunchTable: ~Copyable {
     /// Clients with launched processes that may have ended before they said Hello: messages that they sent are
     /// handled first.
     private var ended: [ClientID] = []
-    /// Launched wrapper processes of clients that have ended.
-    private var wrappers: [pid_t] = []
+    /// Launched wrapper processes that were there when the process of their client had ended.
+    private var wrappers: [(client: ClientID, pid: pid_t)] = []
     /// Declared clients.
     private(set) var declarations: [ClientIdentifier: Declaration] = [:]
 
@@ -81,9 +81,23 @@ struct LaunchTable: ~Copyable {
 
     /// Wrappers that were launched and have started the client's process end soon after it. They are our
     /// children and are reaped: those that have not ended by now, when the next client does.
-    mutating func reapWrappers(adding wrapper: pid_t?) {
-        if let wrapper { wrappers.append(wrapper) }
-        wrappers.removeAll { waitpid($0, nil, WNOHANG) != 0 }
+    mutating func reapWrappers(of client: ClientID, adding wrapper: pid_t?) {
+        if let wrapper { wrappers.append((client, wrapper)) }
+        wrappers.removeAll { waitpid($0.pid, nil, WNOHANG) != 0 }
+    }
+
+    /// Kills those of a client's wrappers that have not ended, with what they have started: another launch follows, and one
+    /// that starts its program again and again would be a second copy.
+    mutating func killWrappers(of client: ClientID) { signalWrappers(of: client, SIGKILL) }
+
+    /// Asks them to end: the client was quit.
+    mutating func terminateWrappers(of client: ClientID) { signalWrappers(of: client, SIGTERM) }
+
+    private mutating func signalWrappers(of client: ClientID, _ number: CInt) {
+        guard wrappers.contains(where: { $0.client == client }) else { return }
+        reapWrappers(of: client, adding: nil)
+        // They lead their sessions, and so their groups. They are our children, so that no other process has their numbers.
+        for wrapper in wrappers where wrapper.client == client { kill(-wrapper.pid, number) }
     }
 
     mutating func noteEnd(of client: ClientID) { ended.append(client) }

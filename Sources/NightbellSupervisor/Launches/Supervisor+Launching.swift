@@ -108,6 +108,7 @@ extension Supervisor {
         }
         do {
             launches.killLeftovers(of: identifier(of: client))
+            launches.killWrappers(of: client)
             let sockets = supervision.survivors(of: client).filter { parked.contains($0) }
             var (order, isRecorded) = try recipe.order()
             order.additions = [
@@ -134,8 +135,20 @@ extension Supervisor {
             log(
                 .launches, .error, of: supervision.user(of: client),
                 "cannot launch \(identifier(of: client)): \(error)")
-            followUps.append(.ended(client, .failed))
+            followUps.append(.ended(client, Self.isShortage(error) ? .notStarted : .failed))
         }
+    }
+
+    /// Whether the supervisor or the machine has run out of something that its next attempt may have.
+    private static func isShortage(_ error: any Error) -> Bool {
+        let code: Int32? =
+            switch error {
+            case let error as SystemError: error.code
+            case let error as LaunchError: error.code
+            case let error as LoopError: error.underlying.code
+            default: nil
+            }
+        return [EMFILE, ENFILE, ENOMEM, EAGAIN, ENOBUFS, ENOSPC].contains(code)
     }
 
     /// Makes the process, with a connection already open.
@@ -278,7 +291,8 @@ extension Supervisor {
         else { return WireError(refusal) }
         guard attempt.killsAt == nil else { return .askedToEnd }
         return WireError(
-            .identifierInUse, "it is being launched as pid \(attempt.pid), which itself must say Hello")
+            .identifierInUse,
+            "it is being launched as pid \(attempt.pid): that, or a process of its session, must say Hello")
     }
 
     /// The client that this process was launched as; nil: it was not launched, or is another client.

@@ -37,8 +37,21 @@ extension World {
             client.restsByWish = true
             return client.registration.isLaunchable ? .parked : .forgotten
         case nil:
-            return ending == .failed ? fateOfCrash(client) : .forgotten
+            switch ending {
+            case .succeeded: return .forgotten
+            case .failed: return fateOfCrash(client)
+            case .notStarted: return fateOfShortage(client)
+            }
         }
+    }
+
+    private mutating func fateOfShortage(_ client: SimulatedClient) -> SimulatedClient.Fate {
+        guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+            return .forgotten
+        }
+        client.launchNotBefore = now + max(settings.launches.retry, Supervision.pauseInShortage)
+        if client.isReachable { client.launchReasons.insert(.relaunched) }
+        return .parked
     }
 
     /// Its program has not identified itself in time, and may be one that never does.
@@ -186,7 +199,8 @@ extension World {
         checkTurns(client, room)
         // The process identifies itself, soon, late or never; or the program cannot be started.
         if random.once(in: 8) {
-            queue.append((.ended(id, random.once(in: 4) ? .succeeded : .failed), now))
+            let endings: [Ending] = [.succeeded, .failed, .failed, .notStarted]
+            queue.append((.ended(id, endings[random.below(endings.count)]), now))
         } else {
             plan(client, .rejoin, settings.launches.budget)
         }
