@@ -82,7 +82,9 @@ struct LaunchTable: ~Copyable {
     /// Wrappers that were launched and have started the client's process end soon after it. They are our
     /// children and are reaped: those that have not ended by now, when the next client does.
     mutating func reapWrappers(of client: ClientID, adding wrapper: pid_t?) {
-        if let wrapper { wrappers.append((client, wrapper)) }
+        if let wrapper, !wrappers.contains(where: { $0.pid == wrapper }) {
+            wrappers.append((client, wrapper))
+        }
         wrappers.removeAll { waitpid($0.pid, nil, WNOHANG) != 0 }
     }
 
