@@ -305,8 +305,11 @@ public final class Client: Sendable {
     }
 
     /// Reports that media plays or is recorded, which delays suspension for 5 s by default: repeat it while
-    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, this has no effect: there a stream of the client's delays suspension
-    /// for as long as it runs.
+    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, a stream of the client's delays suspension instead, for as long as it
+    /// runs and is not muted.
+    ///
+    /// - Throws: ``NightbellError/Code/noStream`` if this has no effect, because PipeWire knows of no such stream: a call that
+    ///   is held needs another reason to run, such as ``enterForeground()``; ``NightbellError/Code/modeRequired``.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving

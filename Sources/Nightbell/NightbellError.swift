@@ -40,6 +40,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
 
         /// The client did not declare the ``Mode`` that this needs.
         case modeRequired
+        /// ``Client/mediaActivity()`` has no effect: PipeWire runs, and no stream of the client's does.
+        case noStream
         /// The keep-alive timeout is shorter than ``Client/minimumKeepAliveTimeout``.
         case timeoutTooShort
         /// The keep-alive timeout is longer than 30 days.
@@ -178,6 +180,7 @@ extension NightbellError.Code {
         case .processGone: self = .processGone
         case .tooManyConnections: self = .tooManyConnections
         case .modeRequired: self = .modeRequired
+        case .noStream: self = .noStream
         case .timeoutTooShort: self = .timeoutTooShort
         case .timeoutTooLong: self = .timeoutTooLong
         case .invalidToken: self = .invalidToken
@@ -226,6 +229,7 @@ extension NightbellError.Code {
         case .processGone: "The supervisor could not identify this process"
         case .tooManyConnections: "The supervisor has too many connections"
         case .modeRequired: "The client did not declare the mode that this needs"
+        case .noStream: "No stream of the client runs"
         case .timeoutTooShort: "The keep-alive timeout is too short"
         case .timeoutTooLong: "The keep-alive timeout is too long"
         case .invalidToken: "No such parked socket"

@@ -6,6 +6,8 @@ package enum Refusal: Sendable, Hashable {
     case shuttingDown
     /// The client has declared none of these modes.
     case modeRequired(Modes)
+    /// Its user's streams are known, and none of them is the client's.
+    case noStream
     case timeoutTooShort(minimum: Duration)
     case timeoutTooLong(maximum: Duration)
     case invalidToken

@@ -94,8 +94,7 @@ extension Supervision {
             return .backgroundTimeLeft(timeLeft(client, at: now))
         case .mediaActivity:
             guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
-            claimMedia(client, at: now)
-            return .done
+            return claimMedia(client, at: now)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
             .fetchDone, .saveState, .hibernate, .restartNoted:
             return .done  // each has a path of its own

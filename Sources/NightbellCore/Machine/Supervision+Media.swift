@@ -110,11 +110,14 @@ extension Supervision {
         }
     }
 
-    /// The client says that it has media, which counts where nothing better is known.
-    mutating func claimMedia(_ client: ClientID, at now: Instant) {
+    /// The client says that it has media, which counts where nothing better is known. It is told if that does not keep it awake.
+    mutating func claimMedia(_ client: ClientID, at now: Instant) -> Answer {
         let hasStreams = machine.media[clients[client.id].user]?.hasStreams ?? false
-        guard !hasStreams || mutated(.believesClaims) else { return }
+        guard !hasStreams || mutated(.believesClaims) else {
+            return clients[client.id].assertions.mediaPlays(at: now) ? .done : .refused(.noStream)
+        }
         clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
+        return .done
     }
 
     /// A previous supervisor knew that the client has media, and this one does not yet.

@@ -216,6 +216,11 @@ extension WireError {
                     .modeRequired,
                     "needs \(modes.names.contains(",") ? "one of the modes" : "the mode") \(modes.names)"
                 )
+            case .noStream:
+                (
+                    .noStream,
+                    "PipeWire knows this user's streams, and no stream of this client runs without being muted"
+                )
             case .timeoutTooShort(let minimum):
                 (.timeoutTooShort, "the shortest keep-alive timeout is \(minimum)")
             case .timeoutTooLong(let maximum):

@@ -74,7 +74,9 @@ extension World {
             if timeout > maximum { return answer == .refused(.timeoutTooLong(maximum: maximum)) }
             return answer == (timeout < minimum ? .refused(.timeoutTooShort(minimum: minimum)) : .done)
         case .mediaActivity:
-            return answer == (modes.contains(.audio) ? .done : .refused(.modeRequired(.audio)))
+            guard modes.contains(.audio) else { return answer == .refused(.modeRequired(.audio)) }
+            let isHeard = machine.hasStreams[client.user] != true || client.mediaUntil > now
+            return answer == (isHeard ? .done : .refused(.noStream))
         case .beginBackgroundTask:
             return isRight(answer, toBeginTaskOf: client, key)
         case .backgroundTimeRemaining:
@@ -149,8 +151,8 @@ extension World {
         case .tooManySockets: return isFull(client)
         case .invalidProfile, .opaqueSocket, .profileNotForThis, .receiveBufferNotForThis:
             return offer.profileRefusal == refusal
-        case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .timeoutTooShort,
-            .timeoutTooLong,
+        case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .noStream,
+            .timeoutTooShort, .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
             .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation, .tooManyObservations:
             return false

@@ -61,7 +61,8 @@ extension World {
         case .tooManyClients:
             let own = clients.count { $0.user == registration.user }
             isRight = own >= settings.quotas.clientsPerUser
-        case .modeRequired, .timeoutTooShort, .timeoutTooLong, .invalidToken, .invalidTask, .illegalState,
+        case .modeRequired, .noStream, .timeoutTooShort, .timeoutTooLong, .invalidToken, .invalidTask,
+            .illegalState,
             .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,

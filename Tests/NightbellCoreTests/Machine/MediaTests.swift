@@ -58,9 +58,28 @@ struct MediaTests {
         bench.say(.enterBackground, from: client)
         bench.say(.backgroundEntered, from: client)
         bench.say(.mediaActivity, from: client)
+        #expect(bench.answer == .refused(.noStream))
         #expect(witness(client) == nil)
         bench.pass(.milliseconds(4_500))
         #expect(state(client) == .suspending)
+    }
+
+    @Test mutating func itsWordIsNotRefusedWhileItsStreamKeepsItAwake() throws {
+        let client = try bench.register()
+        report([client])
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        bench.say(.mediaActivity, from: client)
+        #expect(bench.answer == .done)
+        // Silence lapses.
+        report([])
+        bench.pass(.milliseconds(4_999))
+        bench.say(.mediaActivity, from: client)
+        #expect(bench.answer == .done)
+        bench.pass(.milliseconds(1))
+        #expect(state(client) == .suspending)
+        bench.say(.mediaActivity, from: client)
+        #expect(bench.answer == .refused(.noStream))
     }
 
     @Test mutating func withoutPipeWireAPlayerOrItsWordCounts() throws {

@@ -86,7 +86,10 @@ import Testing
         let client = try player()
         try report([])
         try client.enterBackground()
-        _ = try client.ask(.mediaActivity(.init()))
+        guard case .error(let refusal) = try client.ask(.mediaActivity(.init())) else {
+            throw TestFailure("its word counts")
+        }
+        #expect(refusal.code == .noStream)
         #expect(try !WireClient(supervisor).show(Self.name).mediaActive)
         try report([], hasPipeWire: false)
         let isSaid = try eventually {
