@@ -143,7 +143,7 @@ let package = Package(
         .target(
             name: "DaemonConfiguration",
             dependencies: [
-                "Manifests", "NightbellCore",
+                "LinuxSystem", "Manifests", "NightbellCore",
                 .product(name: "Configuration", package: "swift-configuration"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Yams", package: "Yams"),
@@ -534,8 +534,10 @@ let package = Package(
             name: "DemoTests",
             dependencies: [
                 "EdgeTestSupport", "Launching", "LinuxSystem", "Nightbell", "NightbellCore",
-                "NightbellSupervisor", "SIPKit", "nightbell-demo", "nightbell-softphone", "nightbelld",
+                "NightbellSupervisor", "NightbellWire", "SIPKit", "monitor-relay", "nightbell-demo",
+                "nightbell-softphone", "nightbelld",
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),
     ]

@@ -15,6 +15,8 @@ struct SleepState {
     /// Calls with media, and when the phone next reports them.
     var conversations: Set<String> = []
     var nextMediaSign: ContinuousClock.Instant?
+    /// A call keeps it in the foreground, because its media is not heard.
+    var isInForegroundForCall = false
     var registrationTask: BackgroundTask?
     var keepAliveTimeout: Duration?
     /// From here on the keep-alive timeout runs.
@@ -32,7 +34,8 @@ struct SleepState {
 /// - Each call, each registration under way and each repair of the connection holds a background task: the
 ///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
 /// - A conversation that lasts is media: the time of background tasks would be over after three minutes. Short ones
-///   stay tasks, because media holds the phone awake for some seconds after its last sign.
+///   stay tasks, because media holds the phone awake for some seconds after its last sign. Where PipeWire runs, this phone
+///   has no stream that would count, as it has no sound: there it is in the foreground until the call is over.
 /// - A phone is idle when no whole message waits in it and no message is half written. A message that has only
 ///   partly arrived does not count: it is kept, and its rest wakes the phone. Otherwise a peer that never
 ///   sends the rest could keep it awake for ever.
@@ -221,7 +224,7 @@ extension Phone {
         let timeout = granted / 2 >= least ? granted / 2 : min(least, granted * 9 / 10)
         do throws(NightbellError) {
             if sleep.keepAliveTimeout != timeout { try wakeAtLeast(every: timeout, client) }
-            if !sleep.isInBackground {
+            if !sleep.isInBackground, !sleep.isInForegroundForCall {
                 try client.enterBackground()
                 sleep.isInBackground = true
             }
@@ -264,7 +267,10 @@ extension Phone {
 
     func callEnded(_ callID: String) {
         sleep.conversations.remove(callID)
-        if sleep.conversations.isEmpty { sleep.nextMediaSign = nil }
+        if sleep.conversations.isEmpty {
+            sleep.nextMediaSign = nil
+            leaveForeground()
+        }
         endTask(sleep.callTasks.removeValue(forKey: callID))
     }
 
@@ -272,8 +278,34 @@ extension Phone {
     func tellOfMedia(at now: ContinuousClock.Instant) {
         guard let due = sleep.nextMediaSign, due <= now else { return }
         sleep.nextMediaSign = now + .seconds(2)
-        guard let client = sleep.client, (try? client.mediaActivity()) != nil else { return }
+        guard let client = sleep.client, !sleep.isInForegroundForCall else { return }
+        do throws(NightbellError) {
+            try client.mediaActivity()
+        } catch {
+            guard error.code == .noStream, enterForegroundForCall(client) else { return }
+        }
         for callID in sleep.conversations { endTask(sleep.callTasks.removeValue(forKey: callID)) }
+    }
+
+    private func enterForegroundForCall(_ client: Client) -> Bool {
+        guard (try? client.enterForeground()) != nil else { return false }
+        sleep.isInBackground = false
+        sleep.isInForegroundForCall = true
+        return true
+    }
+
+    /// The last call is over.
+    private func leaveForeground() {
+        guard sleep.isInForegroundForCall, let client = sleep.client else { return }
+        sleep.isInForegroundForCall = false
+        // Without a keep-alive timeout nothing would wake it to register again: it goes once it has registered.
+        guard sleep.keepAliveTimeout != nil, sleep.parked != nil else { return }
+        do throws(NightbellError) {
+            try client.enterBackground()
+            sleep.isInBackground = true
+        } catch {
+            stayAwake(because: error)
+        }
     }
 
     func holdAwakeForRegistration() {

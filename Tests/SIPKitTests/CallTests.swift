@@ -84,6 +84,51 @@ import Testing
         }
     }
 
+    /// A BYE can be lost with its sender.
+    @Test func aCallEndsWhenNothingOfTheOtherSideIsHeardAnyMore() {
+        var network = Network(.udp, users: ["alice"], expires: .seconds(3_600))
+        network.register("alice")
+        network.run(for: .seconds(1))
+        let callID = network.call("alice", talkFor: .seconds(36_000))
+        network.run(for: .seconds(1_800))
+        // It was asked, has answered, and talks on.
+        #expect(network.phoneEvents["alice"]?.last == .callAnswered(callID))
+        // Each question goes two hops: five or six questions, by the delays on their way.
+        #expect([10, 12].contains(requests(.options, in: network.sent).count))
+        network.lossPercent = 100
+        network.run(for: .seconds(335))
+        #expect(network.phoneEvents["alice"]?.last == .callEnded(callID, .lost))
+        #expect(network.phones["alice"]?.callCount == 0)
+    }
+
+    @Test func aCallEndsWhenTheOtherSideKnowsNothingOfIt() throws {
+        var phone = UserAgent(
+            UserAgent.Configuration(user: "alice", password: "", domain: "example.test"),
+            endpoint: SIPEndpoint(user: "alice", transport: .tcp, host: "192.0.2.3", port: 6000))
+        let endpoint = SIPEndpoint(user: "caller", transport: .tcp, host: "192.0.2.2", port: 5062)
+        var caller = Caller(endpoint, domain: "example.test")
+        let start = ContinuousClock.now
+        let (callID, actions) = caller.call("alice", talkFor: .seconds(3_600), at: start)
+        guard case .send(let invite) = actions.first else { return #expect(Bool(false)) }
+        for case .send(let response) in phone.receive(invite, at: start) {
+            for case .send(let ack) in caller.receive(response, at: start) {
+                _ = phone.receive(ack, at: start)
+            }
+        }
+        let due = start + .seconds(300)
+        #expect(phone.advance(to: due - .nanoseconds(1)).isEmpty && phone.nextDeadline == due)
+        guard case .send(let question) = phone.advance(to: due).first else { return #expect(Bool(false)) }
+        #expect(question.method == .options)
+        // Another process has taken its place.
+        var stranger = Caller(endpoint, domain: "example.test")
+        guard case .send(let answer) = stranger.receive(question, at: due).first else {
+            return #expect(Bool(false))
+        }
+        #expect(answer.status == 481)
+        #expect(phone.receive(answer, at: due).contains(.callEnded(callID, .lost)))
+        #expect(phone.callCount == 0)
+    }
+
     @Test func aCallThatIsGivenUpIsCancelled() {
         var network = Network(.udp, users: ["alice"], answerAfter: .seconds(60))
         network.register("alice")

@@ -207,15 +207,18 @@ public struct Caller: Sendable {
         return [.send(ack), .answered(callID)]
     }
 
-    /// The called side hangs up.
+    /// The called side hangs up, or asks whether the call goes on.
     private mutating func receiveRequest(
         _ request: SIPMessage, _ id: TransactionID, at now: ContinuousClock.Instant
     ) -> [Action] {
-        guard request.method == .bye, let callID = request.callID,
+        guard request.method == .bye || request.method == .options, let callID = request.callID,
             case .talking(let dialog, _, _) = calls[callID]?.state,
             dialog.owns(request)
         else {
             return sends(transactions.respond(request.response(481, "Call Does Not Exist"), to: id, at: now))
+        }
+        guard request.method == .bye else {
+            return sends(transactions.respond(request.response(200, "OK"), to: id, at: now))
         }
         calls[callID] = nil
         return sends(transactions.respond(request.response(200, "OK"), to: id, at: now)) + [.ended(callID)]

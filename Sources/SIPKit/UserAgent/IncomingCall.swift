@@ -4,7 +4,10 @@ struct IncomingCall: Sendable {
         case ringing(until: ContinuousClock.Instant)
         /// The 200 is repeated until its ACK comes, on any transport (RFC 3261 §13.3.1.4).
         case answered(SIPMessage, Retransmission, until: ContinuousClock.Instant)
-        case confirmed
+        /// The other side is asked now and then whether the call goes on: a BYE can be lost with its sender.
+        case confirmed(nextCheck: ContinuousClock.Instant)
+        /// It was asked, and has not answered.
+        case checked(TransactionID)
     }
 
     let invite: SIPMessage
@@ -16,7 +19,15 @@ struct IncomingCall: Sendable {
         switch state {
         case .ringing(let until): until
         case .answered(_, let again, let until): min(again.due, until)
-        case .confirmed: nil
+        case .confirmed(let check): check
+        case .checked: nil
+        }
+    }
+
+    fileprivate var isEstablished: Bool {
+        switch state {
+        case .ringing, .answered: false
+        case .confirmed, .checked: true
         }
     }
 }
@@ -69,7 +80,7 @@ extension UserAgent {
         guard calls[index].dialog.accept(invite) else {
             return respond(invite.response(500, "CSeq Out of Order"), to: id, at: now)
         }
-        guard case .confirmed = calls[index].state else {
+        guard calls[index].isEstablished else {
             return respond(invite.response(491, "Request Pending"), to: id, at: now)
         }
         calls[index].dialog.refreshTarget(invite)
@@ -84,11 +95,36 @@ extension UserAgent {
         return .answered(answer, again, until: now + timers.timeout)
     }
 
-    mutating func acknowledge(_ ack: SIPMessage) {
+    mutating func acknowledge(_ ack: SIPMessage, at now: ContinuousClock.Instant) {
         guard let index = calls.firstIndex(where: { $0.dialog.owns(ack) }),
             case .answered(let answer, _, _) = calls[index].state, answer.cSeq?.number == ack.cSeq?.number
         else { return }
-        calls[index].state = .confirmed
+        calls[index].state = .confirmed(nextCheck: now + configuration.callCheckInterval)
+    }
+
+    /// Asks the other side within the dialog. It answers somehow, if it is there and knows of the call.
+    private mutating func check(callAt index: Int, at now: ContinuousClock.Instant) -> [Action] {
+        let question = calls[index].dialog.request(.options, from: endpoint)
+        guard let (id, outputs) = transactions.send(question, at: now) else { return [] }
+        calls[index].state = .checked(id)
+        return handleSends(outputs)
+    }
+
+    /// A call was checked. It is over if the other side knows nothing of it, or nothing has answered (RFC 3261 §12.2.1.2).
+    ///
+    /// - Parameter status: of the answer; nil: there was none.
+    /// - Returns: nil if that was no check of a call.
+    mutating func noteCheck(_ id: TransactionID, _ status: Int?, at now: ContinuousClock.Instant) -> [Action]?
+    {
+        let index = calls.firstIndex {
+            if case .checked(id) = $0.state { true } else { false }
+        }
+        guard let index else { return nil }
+        guard let status, status != 408, status != 481 else {
+            return hangUp(calls.remove(at: index), .lost, at: now)
+        }
+        if status >= 200 { calls[index].state = .confirmed(nextCheck: now + configuration.callCheckInterval) }
+        return []
     }
 
     mutating func receiveBye(_ bye: SIPMessage, _ id: TransactionID, at now: ContinuousClock.Instant)
@@ -145,7 +181,7 @@ extension UserAgent {
             actions = respond(
                 call.invite.response(480, "Temporarily Unavailable", tag: call.dialog.localTag),
                 to: call.transaction, at: now)
-        case .answered, .confirmed:
+        case .answered, .confirmed, .checked:
             let bye = call.dialog.request(.bye, from: endpoint)
             actions = handleSends(transactions.send(bye, at: now)?.1 ?? [])
         }
@@ -171,7 +207,9 @@ extension UserAgent {
                 guard again.isDue(at: now) else { continue }
                 calls[index].state = .answered(answer, again, until: until)
                 actions.append(.send(answer))
-            case .confirmed:
+            case .confirmed(let due):
+                if due <= now { actions += check(callAt: index, at: now) }
+            case .checked:
                 continue
             }
         }

@@ -14,6 +14,8 @@ public struct UserAgent: Sendable {
         public var answerAfter: Duration = .zero
         /// Calls at the same time; further ones get 486.
         public var callLimit = 8
+        /// How often the other side of a call is asked whether the call goes on.
+        public var callCheckInterval: Duration = .seconds(300)
         public var timers = SIPTimers()
 
         public init(user: String, password: String, domain: String) {
@@ -43,6 +45,8 @@ public struct UserAgent: Sendable {
         case cancelled
         /// The answer was never acknowledged.
         case unacknowledged
+        /// The other side does not answer any more, or knows nothing of the call.
+        case lost
     }
 
     let configuration: Configuration
@@ -123,9 +127,10 @@ public struct UserAgent: Sendable {
             switch output {
             case .send(let message): actions.append(.send(message))
             case .request(let request, let id): actions += receive(request, id, at: now)
-            case .acknowledgement(let ack): acknowledge(ack)
+            case .acknowledgement(let ack): acknowledge(ack, at: now)
             case .response(let response, let id): actions += receiveResponse(response, id, at: now)
             case .timedOut(let id):
+                if let ended = noteCheck(id, nil, at: now) { actions += ended }
                 guard id == registering else { continue }
                 registering = nil
                 registration.abandon()
@@ -138,6 +143,7 @@ public struct UserAgent: Sendable {
     private mutating func receiveResponse(
         _ response: SIPMessage, _ id: TransactionID, at now: ContinuousClock.Instant
     ) -> [Action] {
+        if let ended = noteCheck(id, response.status, at: now) { return ended }
         guard id == registering, let step = registration.receive(response, from: endpoint) else { return [] }
         registering = nil
         switch step {
