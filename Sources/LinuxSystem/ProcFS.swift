@@ -84,6 +84,21 @@ package enum ProcFS {
 
     package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }
 
+    /// The first result for a process, its parent, that one's parent and so on; nil if there is none for any of them.
+    ///
+    /// - Parameter generations: the most processes that are looked at.
+    package static func firstOfAncestry<Result>(
+        of pid: pid_t, generations: Int = 32, _ result: (pid_t) -> Result?
+    ) -> Result? {
+        var process = pid
+        for _ in 0..<generations where process > 0 {
+            if let found = result(process) { return found }
+            guard let statistics = statistics(process) else { return nil }
+            process = statistics.parent
+        }
+        return nil
+    }
+
     package static func startTime(_ pid: pid_t) -> UInt64? { statistics(pid)?.startTime }
 
     package static func threads(_ pid: pid_t) -> Int? { statistics(pid)?.threads }

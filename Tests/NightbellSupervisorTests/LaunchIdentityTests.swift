@@ -216,6 +216,29 @@ import Testing
         try supervisor.stop()
     }
 
+    /// As `setsid --wait`, `script` and `su` do.
+    @Test func aProgramInASessionOfItsOwnIsTheClient() throws {
+        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let actor = try TestClient(name, of: supervisor)
+        actor.arguments = ["-c", "setsid --wait '\(actor.program)'; exit $?"]
+        actor.program = "/bin/sh"
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        for _ in 0..<3 {
+            let process = try actor.returns()
+            supervisor.launched.note(process.pid)
+            #expect(getsid(process.pid) == process.pid)
+            #expect(try process.event("restored").contains("launched=true sockets=registration:"))
+            #expect(try supervisor.show(name)?.processID == UInt32(process.pid))
+            kill(process.pid, SIGKILL)
+        }
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        try supervisor.forgets(name)
+        try supervisor.stop()
+    }
+
     /// A shell that goes on after its program could start it again, beside the next launch.
     @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
         let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }

@@ -292,7 +292,8 @@ extension Supervisor {
         guard attempt.killsAt == nil else { return .askedToEnd }
         return WireError(
             .identifierInUse,
-            "it is being launched as pid \(attempt.pid): that, or a process of its session, must say Hello")
+            "it is being launched as pid \(attempt.pid): that, or a process that it has started, must say Hello"
+        )
     }
 
     /// The client that this process was launched as; nil: it was not launched, or is another client.
@@ -302,17 +303,22 @@ extension Supervisor {
         return client
     }
 
-    /// The launch in progress that the process of this connection came from: it was launched itself, or is in
-    /// the session that the launched process leads, as a program started by a shell or another wrapper is.
+    /// The launch in progress that the process of this connection came from: it was launched itself, is in the session that
+    /// the launched process leads, as a program started by a shell is, or descends from it in a session of its own, as one
+    /// started by `script` does.
     private func launch(of connection: Connection) -> (client: ClientID, isItself: Bool)? {
         let (pid, user) = (connection.credentials.pid, connection.credentials.uid)
         if let client = connection.launched, launches.attempt(of: client) != nil { return (client, true) }
         guard launches.hasAttempts else { return nil }
-        let isItself = launches.client(launchedAs: pid) != nil
-        guard let client = launches.client(launchedAs: isItself ? pid : getsid(pid)),
+        if let client = launches.client(launchedAs: pid) {
+            return supervision.user(of: client) == user ? (client, true) : nil
+        }
+        guard
+            let client = launches.client(launchedAs: getsid(pid))
+                ?? ProcFS.firstOfAncestry(of: pid, { launches.client(launchedAs: $0) }),
             supervision.user(of: client) == user
         else { return nil }
-        return (client, isItself)
+        return (client, false)
     }
 
     /// The identifier that a process was assigned, whatever it says itself; nil: none. The launch counts first,

@@ -23,7 +23,6 @@ struct SessionMonitor {
     /// Processes that are looked for at a time: some 20 µs each.
     static let processesAtOnce = 8
     /// Generations between a client's process and one that plays for it.
-    static let generations = 16
 
     /// Takes a report. Processes that it does not name any more are forgotten.
     mutating func take(_ report: WireMonitorReport.Audio) {
@@ -155,13 +154,11 @@ extension Supervisor {
 
     /// The clients of a user that a process belongs to: it is their process, a descendant, or in their cgroup.
     private func clients(of process: pid_t, of user: UserID) -> [ClientID] {
-        var ancestor = process
-        for _ in 0..<SessionMonitor.generations where ancestor > 1 {
-            let found = connections.clients(in: ancestor).filter { supervision.user(of: $0) == user }
-            if !found.isEmpty { return found }
-            guard let statistics = ProcFS.statistics(ancestor) else { break }
-            ancestor = statistics.parent
+        let found = ProcFS.firstOfAncestry(of: process) { ancestor in
+            let clients = connections.clients(in: ancestor).filter { supervision.user(of: $0) == user }
+            return clients.isEmpty ? nil : clients
         }
+        if let found { return found }
         guard let slot = clientSlot(inCgroupOf: process), let client = connections.client(inSlot: slot),
             supervision.user(of: client) == user
         else { return [] }

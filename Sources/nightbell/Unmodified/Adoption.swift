@@ -86,13 +86,7 @@ final class Adoption {
     }
 
     private static func isAncestor(_ pid: pid_t) -> Bool {
-        var ancestor = getpid()
-        while ancestor > 1 {
-            if ancestor == pid { return true }
-            guard let parent = ProcFS.statistics(ancestor)?.parent, parent != ancestor else { return false }
-            ancestor = parent
-        }
-        return ancestor == pid
+        ProcFS.firstOfAncestry(of: getpid(), generations: .max) { $0 == pid ? true : nil } ?? false
     }
 
     /// Whether it is the cgroup of a client, which a supervisor has made, or one below that.
