@@ -6,11 +6,13 @@ import Presentation
 /// Watches a program that `run` has started, from a process beside it: the program itself replaces `run`,
 /// with its pid, its terminal and its exit status.
 ///
-/// It reports a program that does not connect to Nightbell. On a terminal it stays as long as the program,
+/// It reports a program that does not connect to Nightbell, or that does so under another identifier than its user chose. On a terminal it stays as long as the program,
 /// and wakes clients that are interrupted: a stopped process gets Ctrl-C only once it runs again.
 struct RunWatch {
     let program: String
     let socketPath: String
+    /// The user's choice (`--identifier`); nil: the program's own counts.
+    let identifier: String?
     private let pid = getpid()
 
     /// If this fails, the program runs all the same.
@@ -41,7 +43,7 @@ struct RunWatch {
                 let timeout = hasLooked ? -1 : CInt(clamping: left)
                 if Poll.wait(set.rawValue, for: .readable, timeoutMilliseconds: timeout).isEmpty {
                     hasLooked = true
-                    sayIfSilent(after: budget)
+                    reportMistakes(after: budget)
                     guard Self.hasTerminal else { return }
                 }
                 var isInterrupted = false
@@ -77,22 +79,35 @@ struct RunWatch {
 
     private static var usualBudget: Duration { .seconds(20) }
 
-    /// Descendants of the program are in its process group, as in a shell's jobs.
+    /// The clients that are processes of the program: itself, a descendant, or in a process group that it leads, as in a
+    /// shell's job. In a script the group is the script's, and may have other clients.
     private func clients() throws(NightbellError) -> [ClientInfo] {
         var administration = try Administration(socketPath: socketPath)
-        return try administration.list().filter {
-            $0.processID == pid || $0.processID > 0 && getpgid($0.processID) == getpgrp()
+        let leadsGroup = getpgid(pid) == pid
+        return try administration.list().filter { client in
+            guard client.processID > 0 else { return false }
+            return leadsGroup && getpgid(client.processID) == pid
+                || ProcFS.firstOfAncestry(of: client.processID) { $0 == pid ? true : nil } ?? false
         }
     }
 
-    private func sayIfSilent(after budget: Duration) {
+    private func reportMistakes(after budget: Duration) {
         do throws(NightbellError) {
-            guard try clients().isEmpty else { return }
-            complain(
-                """
-                \(program), pid \(pid), has not said Hello to the supervisor within \(Human.duration(budget)): it does \
-                not speak to Nightbell, and is neither suspended nor woken
-                """)
+            let names = try clients().map(\.identifier)
+            if names.isEmpty {
+                complain(
+                    """
+                    \(program), pid \(pid), has not said Hello to the supervisor within \(Human.duration(budget)): it \
+                    does not speak to Nightbell, and is neither suspended nor woken
+                    """)
+            } else if let identifier, !names.contains(identifier) {
+                complain(
+                    """
+                    \(program), pid \(pid), is the client \(names.joined(separator: ", ")), and not \(identifier) as \
+                    --identifier asks: it does not send what NIGHTBELL_LAUNCH holds, so that it cannot be launched \
+                    again either
+                    """)
+            }
         } catch {
             // Without a supervisor there is none to connect to.
         }

@@ -36,6 +36,36 @@ import Testing
         #expect(try String(contentsOfFile: said, encoding: .utf8) == "")
     }
 
+    /// In a script the process group is the script's.
+    @Test func anotherClientOfItsProcessGroupDoesNotHideThatItIsSilent() throws {
+        let daemon = try DaemonProcess(suspension: "none", "--set launches.budget=400ms")
+        let said = daemon.directory + "/said"
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let other = try actor.start()
+        let shell = try Child(
+            "/bin/sh", "-c",
+            "exec '\(nightbell)' run --socket '\(daemon.socketPath)' -- /bin/sleep 1000 2>'\(said)'")
+        #expect(getpgid(other.pid) == getpgid(shell.pid))
+        #expect(
+            eventually(within: 20_000) {
+                let text = (try? String(contentsOfFile: said, encoding: .utf8)) ?? ""
+                return text.contains("/bin/sleep, pid \(shell.pid),") && text.contains("does not speak")
+            })
+    }
+
+    @Test func aProgramThatDoesNotTakeTheChosenIdentifierIsNamed() throws {
+        let daemon = try DaemonProcess(suspension: "none", "--set launches.budget=1s")
+        let said = daemon.directory + "/said"
+        let actor = try TestClient(name, socketPath: daemon.socketPath)
+        let process = try actor.run(
+            ["--identifier", "org.example.chosen"], saying: said,
+            wrapper: ["/usr/bin/env", "-u", "NIGHTBELL_LAUNCH"])
+        try process.command("hello \(name) voip")
+        #expect(eventually(within: 20_000) { Self.watchers(of: daemon).isEmpty })
+        let text = try String(contentsOfFile: said, encoding: .utf8)
+        #expect(text.contains("is the client \(name), and not org.example.chosen as --identifier asks"))
+    }
+
     @Test(arguments: FaultTests.ways) func aSleeperHearsOfCtrlC(way: String) throws {
         guard way != "cgroup" || geteuid() == 0 else { return }
         let daemon = try DaemonProcess(suspension: way, "--set launches.budget=300ms")

@@ -93,13 +93,13 @@ final class TestClient {
     /// Has `nightbell run` start the first process, which sends nothing yet: in a session of its own, on this terminal,
     /// or without any.
     func run(
-        _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil
+        _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil,
+        wrapper: [String] = []
     ) throws -> TestClientProcess {
         let recorded = environment.keys.sorted().flatMap { ["--env", $0] }
         let words =
-            ["run", "--socket", socketPath] + recorded + arguments + [
-                "--", ScriptedClientProcess.program("scripted-client"),
-            ]
+            ["run", "--socket", socketPath] + recorded + arguments + ["--"] + wrapper
+            + [ScriptedClientProcess.program("scripted-client")]
         let command = ([ScriptedClientProcess.program("nightbell")] + words).map { "'\($0)'" }.joined(
             separator: " ")
         let line =

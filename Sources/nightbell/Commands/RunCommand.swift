@@ -117,7 +117,7 @@ struct RunCommand: ParsableCommand {
                 "not all of the command, its directory and variables is UTF-8: it cannot be launched again")
         }
 
-        RunWatch(program: command[0], socketPath: path).begin()
+        RunWatch(program: command[0], socketPath: path, identifier: identifier).begin()
         // The arguments as they were written, even if they are not UTF-8.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
