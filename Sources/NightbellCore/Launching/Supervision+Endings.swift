@@ -152,7 +152,7 @@ extension Supervision {
 
     /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout with it, or it
     /// has to be reachable and nothing could launch it again.
-    private func losesReach(_ client: ClientID) -> Bool {
+    func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         return record.keepAlive != nil || record.sockets.contains { !sockets[$0.id].survives }
             || record.sockets.isEmpty && isReachable(client)
@@ -203,5 +203,6 @@ extension Supervision {
         // An earlier reason, such as a failed launch.
         let reasons = clients[client.id].launches.reasons
         if !reasons.isEmpty { requestLaunch(client, reasons.subtracting(.request), at: now, into: &actions) }
+        if isOutOfReach(client) { actions.append(.trace(client, .outOfReach)) }
     }
 }

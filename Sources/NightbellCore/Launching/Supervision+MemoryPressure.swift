@@ -1,7 +1,7 @@
 /// Ends sleepers when memory is short.
 extension Supervision {
-    /// Terminates suspended clients that can be launched again, the largest first. Unmodified programs are left alone: they
-    /// could not save what they know.
+    /// Terminates suspended clients that can be launched again, the largest first; those that would have to be launched again
+    /// soon, because they lose reach, after all others. Unmodified programs are left alone: they could not save what they know.
     mutating func endLargestSleepers(
         _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -15,9 +15,10 @@ extension Supervision {
             else { return false }
             return true
         }
-        var largest = candidates.sorted {
-            ($1.bytes, $0.client.slot) < ($0.bytes, $1.client.slot)
+        func rank(_ size: ClientSize) -> (Int, Int, UInt32) {
+            (losesReach(size.client) ? 1 : 0, -size.bytes, size.client.slot)
         }
+        var largest = candidates.sorted { rank($0) < rank($1) }
         if mutated(.endsSmallest) { largest.reverse() }
         for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
             guard case .suspended = clients[size.client.id].lifecycle.stage else { continue }

@@ -243,7 +243,8 @@ extension Trace {
         case .observed(let observed):
             "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
         case .simulated(let event): event.text
-        case .outOfReach: "it sleeps with no socket, keep-alive timeout or observation that could wake it"
+        case .outOfReach:
+            "it has no socket, keep-alive timeout or observation that could wake it or launch it again"
         }
     }
 }

@@ -117,7 +117,10 @@ extension World {
             else { return nil }
             return (client, size.bytes)
         }
-        let sorted = asleep.sorted { ($1.bytes, $0.client.id.slot) < ($0.bytes, $1.client.id.slot) }
+        let sorted = asleep.sorted {
+            ($0.client.losesReach ? 1 : 0, -$0.bytes, $0.client.id.slot)
+                < ($1.client.losesReach ? 1 : 0, -$1.bytes, $1.client.id.slot)
+        }
         mustBeEnded = sorted.prefix(settings.memoryPressure.endsAtOnce).map(\.client)
     }
 

@@ -85,6 +85,29 @@ import Testing
         #expect(launched(bench.turn(.fired(socket, .readable))) == [client])
     }
 
+    /// They would be launched again soon, and use their memory once more.
+    @Test func thoseThatLoseReachAreEndedAfterAllOthers() throws {
+        var bench = Bench { $0.memoryPressure.endsAtOnce = 2 }
+        let clients = try (0..<3).map { _ in try bench.register(isLaunchable: true) }
+        for client in clients {
+            _ = try bench.handOver(from: client, survives: client != clients[1])
+            bench.suspend(client)
+        }
+        bench.turn(.memoryPressure(clients.enumerated().map { ClientSize($1, bytes: $0) }))
+        #expect(clients.map { bench.core.state(of: $0) } == [.terminating, .suspended, .terminating])
+    }
+
+    @Test func aHibernatingClientThatNothingLaunchesIsReportedAsOutOfReach() throws {
+        var bench = Bench()
+        let client = try bench.register(isLaunchable: true)
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        bench.say(.hibernate, from: client)
+        bench.suspend(client)
+        #expect(bench.core.state(of: client) == .terminating)
+        #expect(bench.turn(.ended(client, .failed)).contains(.trace(client, .outOfReach)))
+        #expect(try view(bench, client).isOutOfReach)
+    }
+
     @Test func aCallDoesNotWaitForTheEndOfMemoryPressure() throws {
         var bench = Bench()
         let client = try bench.register(isLaunchable: true)
