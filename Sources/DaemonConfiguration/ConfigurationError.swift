@@ -1,3 +1,5 @@
+import LinuxSystem
+
 /// The reason why the configuration is refused: the source, the key, and the expected value.
 package struct ConfigurationError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The origin of a value.
@@ -28,6 +30,8 @@ package struct ConfigurationError: Error, Sendable, Equatable, CustomStringConve
             case .environment: "environment"
             case .flags: "command line"
             }
+        let problem = Escaping.clipped(problem, to: 1_000)
+        let key = Escaping.clipped(key, to: 200)
         return key.isEmpty ? "\(place): \(problem)" : "\(place): \(key) \(problem)"
     }
 }

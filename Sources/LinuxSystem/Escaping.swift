@@ -23,6 +23,15 @@ package enum Escaping {
         }
     }
 
+    /// The text, cut after this many characters: what was read may be as long as its file.
+    package static func clipped(_ text: String, to limit: Int) -> String {
+        let scalars = text.unicodeScalars
+        guard let end = scalars.index(scalars.startIndex, offsetBy: limit, limitedBy: scalars.endIndex),
+            end < scalars.endIndex
+        else { return text }
+        return String(scalars[..<end]) + "…"
+    }
+
     /// The text with these characters escaped.
     package static func escaped(_ text: String) -> String {
         guard text.unicodeScalars.contains(where: isControl) else { return text }

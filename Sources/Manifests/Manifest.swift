@@ -1,4 +1,5 @@
 package import Launching
+import LinuxSystem
 package import NightbellCore
 
 /// A client declared by a file: its permissions and how it is started.
@@ -73,6 +74,7 @@ package struct ManifestProblem: Error, Sendable, Hashable, CustomStringConvertib
 
     package var description: String {
         let place = line.map { "\(file):\($0)" } ?? file
-        return key.isEmpty ? "\(place): \(problem)" : "\(place): \(key) \(problem)"
+        let problem = Escaping.clipped(problem, to: 1_000)
+        return key.isEmpty ? "\(place): \(problem)" : "\(place): \(Escaping.clipped(key, to: 200)) \(problem)"
     }
 }

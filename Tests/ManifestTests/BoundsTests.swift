@@ -31,6 +31,19 @@ struct BoundsTests {
         "identifier: [" + String(repeating: "x,", count: 400_000) + "]\n",
     ]
 
+    @Test("A long value is cut in the message about it")
+    func aLongValueIsCut() throws {
+        let value = String(repeating: "x", count: 500_000)
+        for text in [
+            "command: [a]\nidentifier: \(value)\n", "command: [a]\nidentifier: a\n? \(value)\n: 1\n",
+        ] {
+            let file = ManifestFile(path: "m.yaml", text: text, accounts: TestAccounts())
+            let problem = try #require(file.problems.first)
+            #expect("\(problem)".utf8.count < 2_000)
+            #expect("\(problem)".contains("xxx…"))
+        }
+    }
+
     @Test("It is refused before nodes are made", arguments: bombs.indices)
     func isRefused(index: Int) {
         let excess = YAMLBounds.excess(in: Self.bombs[index])

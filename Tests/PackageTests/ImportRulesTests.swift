@@ -52,7 +52,8 @@ struct ImportRulesTests {
             "NightbellWire", "LinuxSystem", "SwiftProtobuf", "TransferWire", "DequeModule",
         ]),
         "DaemonConfiguration": [
-            "Manifests", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc", "Synchronization",
+            "Manifests", "LinuxSystem", "NightbellCore", "Configuration", "Logging", "Yams", "Glibc",
+            "Synchronization",
         ],
         "Presentation": ["LinuxSystem"],
         "StatusReports": ["Nightbell", "Presentation"],
