@@ -224,7 +224,8 @@ let package = Package(
             ],
             swiftSettings: strict),
 
-        // The process that people and machines talk to by HTTP. Nothing of it is built for the other programs.
+        // The process that people and machines talk to by HTTP. Nothing of it is built for the other
+        // programs.
         .target(
             name: "Gateway",
             dependencies: [
@@ -304,7 +305,8 @@ let package = Package(
             ],
             swiftSettings: settings),
 
-        // Examples: code to read and copy from; the demo and the tests run them. Nothing in Sources depends on them.
+        // Examples: code to read and copy from; the demo and the tests run them. Nothing in Sources depends
+        // on them.
         .executableTarget(
             name: "nightbell-softphone",
             dependencies: [

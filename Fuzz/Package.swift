@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, because everything in it is compiled with coverage counters for libFuzzer, which also brings
-// the main function. The sources are those of Nightbell (the directories are links): fuzzers use declarations with
-// `package` access. Built and run by scripts/fuzz.
+// A package of its own, because everything in it is compiled with coverage counters for libFuzzer, which also
+// brings the main function. The sources are those of Nightbell (the directories are links): fuzzers use
+// declarations with `package` access. Built and run by scripts/fuzz.
 
 let settings: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),

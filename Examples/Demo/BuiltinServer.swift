@@ -56,8 +56,8 @@ final class BuiltinServer {
         server.flowEnded(flow)
     }
 
-    /// Closes every connection, as a restarted server does, or resets it, as a crashed one does. Returns their
-    /// number.
+    /// Closes every connection, as a restarted server does, or resets it, as a crashed one does. Returns
+    /// their number.
     func closeConnections(byReset: Bool) -> Int {
         let flows = Array(connections.keys)
         if byReset {

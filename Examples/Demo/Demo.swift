@@ -258,7 +258,8 @@ final class Demo {
         }
     }
 
-    /// Shows the progress of the calls until they are over or the time is up; calls that are not over are lost.
+    /// Shows the progress of the calls until they are over or the time is up; calls that are not over are
+    /// lost.
     private func watchCalls(
         atMost limit: Duration, _ counts: @escaping () -> CallCounts, until isDone: () -> Bool
     ) throws {
@@ -311,7 +312,8 @@ final class Demo {
             seconds: rounded((ContinuousClock.now - started) / .seconds(1), digits: 1))
     }
 
-    /// Phones that the supervisor reports as suspended and the kernel really holds. With `none` it holds none.
+    /// Phones that the supervisor reports as suspended and the kernel really holds. With `none` it holds
+    /// none.
     private func asleepAtEnd(_ snapshot: SupervisorProcess.Snapshot) -> Int {
         options.suspend == .none ? snapshot.suspended : min(snapshot.suspended, held)
     }

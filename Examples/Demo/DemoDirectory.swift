@@ -2,8 +2,8 @@ import Glibc
 
 /// The directory of one run, with the supervisor's socket and notes and the logs in it.
 ///
-/// A demo that was killed leaves its directory behind, for the next one to remove. Any user can make directories of
-/// such names, so the directory must have the right owner and a free lock.
+/// A demo that was killed leaves its directory behind, for the next one to remove. Any user can make
+/// directories of such names, so the directory must have the right owner and a free lock.
 struct DemoDirectory {
     let path: String
 

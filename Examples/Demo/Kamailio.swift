@@ -22,8 +22,9 @@ final class Kamailio {
             log: "\(directory)/kamailio.log")
     }
 
-    /// Registrar with digest, location in memory only, proxy with record routing. A contact registered over TCP
-    /// is called on the connection that it registered on: Kamailio finds it by the contact's address and port.
+    /// Registrar with digest, location in memory only, proxy with record routing. A contact registered over
+    /// TCP is called on the connection that it registered on: Kamailio finds it by the contact's address and
+    /// port.
     private static func configuration(domain: String, password: String, port: UInt16) -> String {
         """
         #!KAMAILIO

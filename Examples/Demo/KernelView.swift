@@ -5,7 +5,8 @@ struct KernelView {
     private let cgroupMount: String?
 
     init() {
-        // The cgroup2 file system may be mounted anywhere; field 5 is the mount point, the type follows the dash.
+        // The cgroup2 file system may be mounted anywhere; field 5 is the mount point, the type follows the
+        // dash.
         cgroupMount = contents(of: "/proc/self/mountinfo").split(separator: "\n").lazy
             .map { $0.split(separator: " ") }
             .first { fields in

@@ -1,5 +1,5 @@
-/// One line of a phone's report: a flat JSON object of texts, whole numbers, flags and lists of texts. A reader
-/// for that is small; a general one would have to be linked.
+/// One line of a phone's report: a flat JSON object of texts, whole numbers, flags and lists of texts. A
+/// reader for that is small; a general one would have to be linked.
 struct Report {
     private enum Value {
         case text(String)

@@ -3,8 +3,8 @@ import Glibc
 /// A socket that listens on the loopback interface.
 struct Listener {
     let descriptor: Int32
-    /// A spare, closed for a moment when there is no other descriptor: a connection that cannot be accepted would be
-    /// reported again and again. It is accepted and closed instead.
+    /// A spare, closed for a moment when there is no other descriptor: a connection that cannot be accepted
+    /// would be reported again and again. It is accepted and closed instead.
     private var reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
 
     init(port: UInt16) {

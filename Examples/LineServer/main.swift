@@ -3,8 +3,8 @@ import NIOCore
 import NIOPosix
 import NightbellNIO
 
-// Numbers the lines it hears. `line-server 7008 10`, then `nc 127.0.0.1 7008`: after ten idle seconds the channel goes,
-// and the next line brings it back with its number.
+// Numbers the lines it hears. `line-server 7008 10`, then `nc 127.0.0.1 7008`: after ten idle seconds the
+// channel goes, and the next line brings it back with its number.
 
 /// A connection while it is awake.
 final class LineCounter: ChannelInboundHandler, HibernatableHandler {

@@ -1,8 +1,9 @@
 import Glibc
 import Nightbell
 
-/// A session with a device that is attached, such as `/dev/serial/by-id/usb-reader`. Its data wakes this client, and so
-/// does its coming and going, which also launches it. When the device returns, the session is made again.
+/// A session with a device that is attached, such as `/dev/serial/by-id/usb-reader`. Its data wakes this
+/// client, and so does its coming and going, which also launches it. When the device returns, the session is
+/// made again.
 final class Accessory: Service {
     private let path: String
     private var client: Client?

@@ -1,8 +1,8 @@
 import Glibc
 import Nightbell
 
-/// Plays, by a program such as `pw-cat -p FILE`. It stays awake for as long as a stream of that program runs, however long
-/// it is in the background, and falls asleep five seconds after the end.
+/// Plays, by a program such as `pw-cat -p FILE`. It stays awake for as long as a stream of that program runs,
+/// however long it is in the background, and falls asleep five seconds after the end.
 func play(_ command: [String]) throws -> Client {
     guard let program = command.first else { explain() }
     let client = try Client(configuration("audio", [.audio]), handlers: handlers())

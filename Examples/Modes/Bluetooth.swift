@@ -1,7 +1,7 @@
 import Nightbell
 
-/// Is woken, or launched, when a Bluetooth device connects or disconnects, and by the notifications of its characteristic.
-/// The arguments are the object paths that BlueZ gives them.
+/// Is woken, or launched, when a Bluetooth device connects or disconnects, and by the notifications of its
+/// characteristic. The arguments are the object paths that BlueZ gives them.
 func watchBluetooth(_ paths: [String]) throws -> Client {
     guard paths.count == 2 else { explain() }
     let client = try Client(configuration("bluetooth", [.bluetoothCentral]), handlers: handlers())

@@ -1,6 +1,7 @@
 import Nightbell
 
-/// Fetches new content at moments that the supervisor finds good, asleep or not; also in a process that is launched for it.
+/// Fetches new content at moments that the supervisor finds good, asleep or not; also in a process that is
+/// launched for it.
 func fetchNow() throws -> Client {
     var handlers = handlers()
     handlers.fetching {

@@ -1,8 +1,8 @@
 import Nightbell
 
-/// Follows the machine's location: comes home and leaves, or uses one of three services. A region and a significant change
-/// also launch it; `continuous` needs a process, in the background as well; `foreground` needs the foreground, and there no
-/// client sleeps.
+/// Follows the machine's location: comes home and leaves, or uses one of three services. A region and a
+/// significant change also launch it; `continuous` needs a process, in the background as well; `foreground`
+/// needs the foreground, and there no client sleeps.
 func followLocation(_ arguments: [String]) throws -> Client {
     guard arguments.count <= 1 else { explain() }
     let name = arguments.first ?? "home"

@@ -11,8 +11,8 @@ protocol Service: AnyObject {
     func note(_ occurrence: Occurrence)
 }
 
-/// Runs a client and its service on one thread, so that no work is half done when the process is suspended. From the
-/// announcement of that until the wake nothing is read: it stays in the kernel, and wakes.
+/// Runs a client and its service on one thread, so that no work is half done when the process is suspended.
+/// From the announcement of that until the wake nothing is read: it stays in the kernel, and wakes.
 final class Loop: @unchecked Sendable {
     // Sendable: handlers run inside `processPending`, so on the thread of `run`.
     private let service: any Service

@@ -4,8 +4,9 @@ import Nightbell
 
 /// A Bluetooth peripheral with one characteristic, a note that other machines read and write.
 ///
-/// BlueZ calls the objects of this process over its own connection to the system bus. That is handed over: a call wakes, and
-/// is answered. It does not survive the process, because BlueZ drops the application of a connection that ends.
+/// BlueZ calls the objects of this process over its own connection to the system bus. That is handed over: a
+/// call wakes, and is answered. It does not survive the process, because BlueZ drops the application of a
+/// connection that ends.
 final class Peripheral: Service {
     private static let application = "/org/example/nightbell"
     private static let service = application + "/service0"
@@ -148,7 +149,8 @@ final class Peripheral: Service {
     }
 }
 
-/// Writes values into a message of sd-bus. A value that cannot be written makes the whole message fail when it is sent.
+/// Writes values into a message of sd-bus. A value that cannot be written makes the whole message fail when
+/// it is sent.
 private struct Message {
     private let message: OpaquePointer?
 

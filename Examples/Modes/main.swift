@@ -1,7 +1,8 @@
 import Glibc
 import Nightbell
 
-// One small client for each reason to wake. `Package.swift` of a program of your own needs only the product `Nightbell`.
+// One small client for each reason to wake. `Package.swift` of a program of your own needs only the product
+// `Nightbell`.
 let arguments = CommandLine.arguments.dropFirst()
 let client = start()
 while true { pause() }

@@ -258,8 +258,8 @@ final class Phone {
 
     // MARK: The end
 
-    /// Hangs up, removes the registration, and ends: within two seconds, even without an answer of the server, and at
-    /// once when asked a second time.
+    /// Hangs up, removes the registration, and ends: within two seconds, even without an answer of the
+    /// server, and at once when asked a second time.
     func stop() {
         guard case .running = state else { return finish(succeeded: true) }
         state = .stopping(until: .now + .seconds(2))

@@ -25,20 +25,21 @@ struct SleepState {
 
 /// Everything that a phone does in order to sleep.
 ///
-/// - The connection is handed over as soon as it is up, and released before it is closed. Where the supervisor can
-///   launch this program it is handed over to survive: the next process goes on with it.
+/// - The connection is handed over as soon as it is up, and released before it is closed. Where the
+///   supervisor can launch this program it is handed over to survive: the next process goes on with it.
 /// - Half of the registration's time is the keep-alive timeout; its handler registers again, with the next
-///   `CSeq` and nonce count. So the other half is left in case the server is away. A phone that was launched sets a
-///   timeout before it is registered: without network it sleeps, and tries again each time. So does one with a server that
-///   does not answer, with the shortest timeout that there is.
+///   `CSeq` and nonce count. So the other half is left in case the server is away. A phone that was launched
+///   sets a timeout before it is registered: without network it sleeps, and tries again each time. So does
+///   one with a server that does not answer, with the shortest timeout that there is.
 /// - Each call, each registration under way and each repair of the connection holds a background task: the
 ///   wake's own budget is only 10 s, and a phone that waits for an answer must not be put to sleep.
-/// - A conversation that lasts is media: the time of background tasks would be over after three minutes. Short ones
-///   stay tasks, because media holds the phone awake for some seconds after its last sign. Where PipeWire runs, this phone
-///   has no stream that would count, as it has no sound: there it is in the foreground until the call is over.
-/// - A phone is idle when no whole message waits in it and no message is half written. A message that has only
-///   partly arrived does not count: it is kept, and its rest wakes the phone. Otherwise a peer that never
-///   sends the rest could keep it awake for ever.
+/// - A conversation that lasts is media: the time of background tasks would be over after three minutes.
+///   Short ones stay tasks, because media holds the phone awake for some seconds after its last sign. Where
+///   PipeWire runs, this phone has no stream that would count, as it has no sound: there it is in the
+///   foreground until the call is over.
+/// - A phone is idle when no whole message waits in it and no message is half written. A message that has
+///   only partly arrived does not count: it is kept, and its rest wakes the phone. Otherwise a peer that
+///   never sends the rest could keep it awake for ever.
 extension Phone {
     func connectToSupervisor(identifier: String, socketPath: String?) {
         var configuration = Client.Configuration(
@@ -241,8 +242,8 @@ extension Phone {
         sleep.keepAliveSince = .now
     }
 
-    /// Its registrar has not answered for as long as the phone may stay awake: the keep-alive handler asks again, as early as
-    /// the supervisor allows, because nothing else wakes a phone without a registration.
+    /// Its registrar has not answered for as long as the phone may stay awake: the keep-alive handler asks
+    /// again, as early as the supervisor allows, because nothing else wakes a phone without a registration.
     func sleepUnregistered() {
         if let client = sleep.client, let timeout = sleep.keepAliveTimeout,
             timeout > client.minimumKeepAliveTimeout
@@ -298,7 +299,8 @@ extension Phone {
     private func leaveForeground() {
         guard sleep.isInForegroundForCall, let client = sleep.client else { return }
         sleep.isInForegroundForCall = false
-        // Without a keep-alive timeout nothing would wake it to register again: it goes once it has registered.
+        // Without a keep-alive timeout nothing would wake it to register again: it goes once it has
+        // registered.
         guard sleep.keepAliveTimeout != nil, sleep.parked != nil else { return }
         do throws(NightbellError) {
             try client.enterBackground()

@@ -16,8 +16,8 @@ struct ConfigurationFile: Sendable, Equatable {
     let path: String
     let entries: [Entry]
 
-    /// Reads a file. It may name programs that the supervisor runs, so it is trusted as manifests are: it belongs to root or
-    /// to the user that runs the supervisor, and only its owner can write to it.
+    /// Reads a file. It may name programs that the supervisor runs, so it is trusted as manifests are: it
+    /// belongs to root or to the user that runs the supervisor, and only its owner can write to it.
     ///
     /// - Returns: nil if there is no such file.
     static func read(path: String) throws(ConfigurationError) -> ConfigurationFile? {

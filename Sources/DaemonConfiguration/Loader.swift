@@ -40,8 +40,8 @@ package enum Loader {
         "NIGHTBELL_IDENTIFIER", "NIGHTBELL_LAUNCH", "NIGHTBELL_CONNECTION_FD", "NIGHTBELL_CONNECTION_PID",
     ]
 
-    /// - Parameter keepsDefaults: A mistake in the file or the environment is a warning, and the default counts: for work that
-    ///   must not wait until the mistake is mended.
+    /// - Parameter keepsDefaults: A mistake in the file or the environment is a warning, and the default
+    ///   counts: for work that must not wait until the mistake is mended.
     package static func load(
         flags: Flags, environment: [String: String], mode: Mode, keepsDefaults: Bool = false
     ) throws(ConfigurationError) -> LoadedConfiguration {

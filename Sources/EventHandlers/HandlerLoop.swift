@@ -2,8 +2,8 @@ package import EventLoop
 import Glibc
 import LinuxSystem
 
-/// The only thread of a process beside the supervisor: handlers of descriptors, and timers that share one descriptor. With
-/// nothing due it sleeps in libevent without a timeout.
+/// The only thread of a process beside the supervisor: handlers of descriptors, and timers that share one
+/// descriptor. With nothing due it sleeps in libevent without a timeout.
 package final class HandlerLoop {
     private let executor: LoopExecutor
     private let timerDescriptor: TimerDescriptor

@@ -4,12 +4,13 @@ import LinuxSystem
 
 /// A set of watched descriptors with all of its state in the kernel: an epoll set.
 ///
-/// For parked sockets, of which there are thousands: a libevent event and its list take 160 bytes each, and libevent
-/// leaves and enters its own epoll set for each one-shot event. Confined to the loop's thread.
+/// For parked sockets, of which there are thousands: a libevent event and its list take 160 bytes each, and
+/// libevent leaves and enters its own epoll set for each one-shot event. Confined to the loop's thread.
 @safe
 package struct EpollSet: ~Copyable {
     package enum Mode: Sendable, Hashable {
-        /// Reported once, when there is something to read, the end or an error; then not before it is armed again.
+        /// Reported once, when there is something to read, the end or an error; then not before it is armed
+        /// again.
         case oneShot
         /// Reported when it is armed while a condition holds, and with each new arrival (`EPOLLET`).
         case edge
@@ -39,8 +40,8 @@ package struct EpollSet: ~Copyable {
     /// Whether it has something to report; that is not collected.
     package var isReady: Bool { !Poll.now(rawValue).isEmpty }
 
-    /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, even when it is armed
-    /// again.
+    /// Watches a descriptor, which stays the caller's. Conditions that already hold are reported, even when
+    /// it is armed again.
     ///
     /// - Parameters:
     ///   - isMember: whether it was armed before, and not removed since.
@@ -62,8 +63,8 @@ package struct EpollSet: ~Copyable {
         }
     }
 
-    /// Stops watching a member. Call it before the member is closed: a duplicate elsewhere would keep it in the set. An
-    /// event that was collected already is still delivered.
+    /// Stops watching a member. Call it before the member is closed: a duplicate elsewhere would keep it in
+    /// the set. An event that was collected already is still delivered.
     package borrowing func remove(_ member: CInt) {
         _ = epoll_ctl(descriptor.rawValue, EPOLL_CTL_DEL, member, nil)
     }

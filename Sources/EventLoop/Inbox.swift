@@ -32,8 +32,8 @@ final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Exchanges the queued jobs for an empty array with capacity. From here on the loop must be woken again for new
-    /// jobs.
+    /// Exchanges the queued jobs for an empty array with capacity. From here on the loop must be woken again
+    /// for new jobs.
     func drain(into batch: inout [UnownedJob]) {
         guard !isEmpty else { return }
         withLock {

@@ -6,16 +6,17 @@ import Synchronization
 
 /// One libevent loop on one thread, which is also the serial executor of the actors that live there.
 ///
-/// Parked sockets are members of an epoll set of their own (``urgent``), which libevent watches as its most urgent event;
-/// everything else is a libevent event (``Watch``). Callbacks record events; that of the urgent set also calls
-/// ``onUrgent``. A turn of `run` gathers with ``dispatch(waits:)`` and ``collectUrgent(waiting:atMost:)``, delivers the events
-/// as one batch, and then runs the queued jobs: the actor is entered once per turn, not once per event, and no `Task` is
-/// made. With nothing due the thread sleeps in libevent without a timeout.
+/// Parked sockets are members of an epoll set of their own (``urgent``), which libevent watches as its most
+/// urgent event; everything else is a libevent event (``Watch``). Callbacks record events; that of the urgent
+/// set also calls ``onUrgent``. A turn of `run` gathers with ``dispatch(waits:)`` and
+/// ``collectUrgent(waiting:atMost:)``, delivers the events as one batch, and then runs the queued jobs: the
+/// actor is entered once per turn, not once per event, and no `Task` is made. With nothing due the thread
+/// sleeps in libevent without a timeout.
 ///
 /// The executor outlives its actors and its watches: both hold it.
 ///
-/// Sendable: the inbox and `owner` are made for all threads. All else is confined to the loop's thread, or, while the
-/// loop does not run, to the thread that makes the watches and calls `run` afterwards.
+/// Sendable: the inbox and `owner` are made for all threads. All else is confined to the loop's thread, or,
+/// while the loop does not run, to the thread that makes the watches and calls `run` afterwards.
 @safe
 package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     let base: OpaquePointer
@@ -45,8 +46,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// Empty between turns; kept for its capacity.
     private var jobs: [UnownedJob] = []
 
-    /// One pass of libevent reports at most this many events that are not urgent; the rest stays queued in libevent. A
-    /// turn with more of them would take some 1.5 ms, and wakes would wait for it.
+    /// One pass of libevent reports at most this many events that are not urgent; the rest stays queued in
+    /// libevent. A turn with more of them would take some 1.5 ms, and wakes would wait for it.
     private static let portion = 64
 
     package init() throws(LoopError) {
@@ -68,7 +69,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         try unsafe watchOwn(ownEvents, wakeupEvent.rawValue, EV_READ, priority: 1) { _, _, loop in
             unsafe LoopExecutor.from(loop).list.pointee.isWakeupSignalled = true
         }
-        // Reported with each new event in it: otherwise the kernel would look into it once more after each collection.
+        // Reported with each new event in it: otherwise the kernel would look into it once more after each
+        // collection.
         try unsafe watchOwn(ownEvents + 1, urgent.rawValue, EV_READ | EV_ET, priority: 0) { _, _, loop in
             unsafe LoopExecutor.from(loop).reportUrgent()
         }
@@ -82,8 +84,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         unsafe list.deallocate()
     }
 
-    /// A loop for one thread, with two priorities. The environment is ignored, because it can switch on the changelist,
-    /// which would merge operations on duplicates that must stay separate.
+    /// A loop for one thread, with two priorities. The environment is ignored, because it can switch on the
+    /// changelist, which would merge operations on duplicates that must stay separate.
     private static func makeBase() -> OpaquePointer? {
         guard let config = unsafe event_config_new() else { return nil }
         defer { unsafe event_config_free(config) }
@@ -99,7 +101,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         return unsafe base
     }
 
-    /// libevent ends the process when it cannot make its pair of sockets for signals. With epoll's, that is three.
+    /// libevent ends the process when it cannot make its pair of sockets for signals. With epoll's, that is
+    /// three.
     private static func requireDescriptors(_ count: Int = 3) throws(SystemError) {
         guard count > 0 else { return }
         let spare = try EventDescriptor()
@@ -125,16 +128,17 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Running
 
-    /// Runs the loop on the calling thread until `stop`, calling `turn` again and again. Jobs that were enqueued before
-    /// it returns have run; later ones wait for another `run`.
+    /// Runs the loop on the calling thread until `stop`, calling `turn` again and again. Jobs that were
+    /// enqueued before it returns have run; later ones wait for another `run`.
     ///
-    /// - Parameter turn: gathers events, and delivers them. False: there is more to deliver before jobs may run.
+    /// - Parameter turn: gathers events, and delivers them. False: there is more to deliver before jobs may
+    ///   run.
     package func run(turn: () throws(LoopError) -> Bool) throws(LoopError) {
         try own { () throws(LoopError) in try runTurns(turn) }
     }
 
-    /// Makes the calling thread the loop's while `body` runs. In it, an actor can be entered once for all turns: entering it
-    /// takes some hundred instructions.
+    /// Makes the calling thread the loop's while `body` runs. In it, an actor can be entered once for all
+    /// turns: entering it takes some hundred instructions.
     package func own(_ body: () throws(LoopError) -> Void) throws(LoopError) {
         let (isFree, _) = owner.compareExchange(
             expected: 0, desired: UInt(pthread_self()), ordering: .relaxed)
@@ -161,16 +165,16 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
     /// The number of events in the list that were handled early.
     package var handledEarlyCount: Int { unsafe list.pointee.handledEarly }
 
-    /// Whether a turn may wait for an event: no gathered event, no job and no other work is pending. The loop's own thread signals no
-    /// wakeup, so jobs that it has left for this turn must be checked for.
+    /// Whether a turn may wait for an event: no gathered event, no job and no other work is pending. The
+    /// loop's own thread signals no wakeup, so jobs that it has left for this turn must be checked for.
     package var mayWait: Bool {
         unsafe list.pointee.count == 0 && !list.pointee.isUrgentReady && !hasWork && inbox.isEmpty
     }
 
     /// One pass of libevent.
     ///
-    /// - Parameter waits: blocks until there is an event. If an urgent socket is ready, the pass collects the urgent events,
-    ///   and leaves others to the next pass.
+    /// - Parameter waits: blocks until there is an event. If an urgent socket is ready, the pass collects the
+    ///   urgent events, and leaves others to the next pass.
     /// - Returns: whether the urgent set was ready. Unless `waits`, its events are still to be collected.
     package func dispatch(waits: Bool) throws(LoopError) -> Bool {
         stopsAtUrgent = waits
@@ -230,8 +234,9 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         if reported >= Self.portion { unsafe event_base_loopbreak(base) }
     }
 
-    /// The urgent set is ready. In a pass that waits, its events are collected here: until the callback returns and libevent
-    /// has left its loop, a sleeper would wait for code that the processor has to fetch first.
+    /// The urgent set is ready. In a pass that waits, its events are collected here: until the callback
+    /// returns and libevent has left its loop, a sleeper would wait for code that the processor has to fetch
+    /// first.
     private func reportUrgent() {
         guard !stopsAtUrgent else {
             do throws(LoopError) {
@@ -247,16 +252,17 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         setUrgentPriority()
     }
 
-    /// In a pass that does not wait, the urgent set stays ready until the pass is over: libevent would report it again and
-    /// again before anything less urgent, and so has to take it for one of the others. It is not removed meanwhile: when
-    /// an epoll set is added to another one, the kernel walks through all its members.
+    /// In a pass that does not wait, the urgent set stays ready until the pass is over: libevent would report
+    /// it again and again before anything less urgent, and so has to take it for one of the others. It is not
+    /// removed meanwhile: when an epoll set is added to another one, the kernel walks through all its
+    /// members.
     private func setUrgentPriority() {
         // Fails, with no effect, if an earlier pass was ended before its callback was called.
         _ = unsafe event_priority_set(ownEvents + 1, stopsAtUrgent ? 0 : 1)
     }
 
-    /// Ends `run` after the current turn, whole or not, and the queued jobs. Can be called from any thread; before
-    /// `run` it ends the next one at once. Undelivered events are delivered by the next `run`.
+    /// Ends `run` after the current turn, whole or not, and the queued jobs. Can be called from any thread;
+    /// before `run` it ends the next one at once. Undelivered events are delivered by the next `run`.
     package func stop() {
         if inbox.requestStop() { signalWakeup() }
     }
@@ -280,8 +286,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
         precondition(isOnLoop, "this is not the thread of the event loop")
     }
 
-    /// Whether the caller is on the thread inside `run`. Only that thread could have stored its own identity, so
-    /// no ordering is needed.
+    /// Whether the caller is on the thread inside `run`. Only that thread could have stored its own identity,
+    /// so no ordering is needed.
     private var isOnLoop: Bool { owner.load(ordering: .relaxed) == UInt(pthread_self()) }
 
     private func signalWakeup() {
@@ -306,8 +312,8 @@ package final class LoopExecutor: SerialExecutor, @unchecked Sendable {
 
     // MARK: Watches
 
-    /// A watch for a descriptor, which stays the caller's and must stay open until the watch is disarmed or gone. It is
-    /// not armed yet. Several watches may share a descriptor.
+    /// A watch for a descriptor, which stays the caller's and must stay open until the watch is disarmed or
+    /// gone. It is not armed yet. Several watches may share a descriptor.
     package func watch(
         _ descriptor: CInt, _ interest: Interest, _ mode: WatchMode, token: UInt64
     ) throws(LoopError) -> Watch {

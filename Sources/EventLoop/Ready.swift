@@ -1,14 +1,15 @@
 /// One event of a watch or of the urgent set.
 package struct Ready: Sendable, Hashable {
-    /// The token of the watch. The watch may have been disarmed, or its descriptor closed, between the event and the turn:
-    /// a slot that is used again must get another token.
+    /// The token of the watch. The watch may have been disarmed, or its descriptor closed, between the event
+    /// and the turn: a slot that is used again must get another token.
     package var token: UInt64
     /// There is something to read, the end of input, or an error; or the signal was caught.
     package var readable: Bool
     /// The peer sends nothing more (`EPOLLRDHUP`). Only members of an ``EpollSet`` report it.
     package var closed: Bool
     package var writable: Bool
-    /// An error or a hang-up (`EPOLLERR`, `EPOLLHUP`), which is readable as well. Only members of an ``EpollSet`` report it.
+    /// An error or a hang-up (`EPOLLERR`, `EPOLLHUP`), which is readable as well. Only members of an
+    /// ``EpollSet`` report it.
     package var failed: Bool
     /// There is unread urgent data (`EPOLLPRI`). Only members armed for it report it.
     package var hasUrgentData: Bool
@@ -36,7 +37,8 @@ package struct Ready: Sendable, Hashable {
     }
 }
 
-/// The conditions that a watch waits for. The end of input is readable; errors and hang-ups are reported as both.
+/// The conditions that a watch waits for. The end of input is readable; errors and hang-ups are reported as
+/// both.
 package struct Interest: OptionSet, Sendable, Hashable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }

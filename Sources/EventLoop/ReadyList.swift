@@ -1,10 +1,10 @@
 import CLibevent
 
-/// Collects the reports of libevent's callbacks and of the urgent set until a turn takes them. Confined to the loop's
-/// thread.
+/// Collects the reports of libevent's callbacks and of the urgent set until a turn takes them. Confined to
+/// the loop's thread.
 ///
-/// The events do not lie in an array: the runtime checks access to arrays, and on the wake path each page of code or
-/// memory that is not in the processor's caches costs more than a hundred instructions.
+/// The events do not lie in an array: the runtime checks access to arrays, and on the wake path each page of
+/// code or memory that is not in the processor's caches costs more than a hundred instructions.
 @safe
 struct ReadyList: ~Copyable {
     private var base: UnsafeMutablePointer<Ready>
@@ -52,8 +52,8 @@ struct ReadyList: ~Copyable {
         handledEarly += 1
     }
 
-    /// Removes and returns the oldest events. Hand the array to `recycle` afterwards, so that the next one needs no
-    /// allocation.
+    /// Removes and returns the oldest events. Hand the array to `recycle` afterwards, so that the next one
+    /// needs no allocation.
     mutating func removeFirst(atMost limit: Int) -> [Ready] {
         var batch = spare
         spare = []

@@ -11,8 +11,8 @@ struct WatchRecord {
     let loop: Unmanaged<LoopExecutor>
 }
 
-/// The loop's interest in one descriptor or signal, as a libevent event; releasing it disarms it. For parked sockets,
-/// of which there are thousands, see ``EpollSet``. Used on the loop's thread only.
+/// The loop's interest in one descriptor or signal, as a libevent event; releasing it disarms it. For parked
+/// sockets, of which there are thousands, see ``EpollSet``. Used on the loop's thread only.
 @safe
 package struct Watch: ~Copyable {
     private let record: UnsafeMutablePointer<WatchRecord>
@@ -42,8 +42,8 @@ package struct Watch: ~Copyable {
     /// The token in the watch's events.
     package var token: UInt64 { unsafe record.pointee.token }
 
-    /// Starts watching; does nothing if armed. Conditions that already hold count: unread input is reported in the next
-    /// turn.
+    /// Starts watching; does nothing if armed. Conditions that already hold count: unread input is reported
+    /// in the next turn.
     package borrowing func arm() throws(LoopError) {
         errno = 0
         guard unsafe event_add(&record.pointee.event, nil) == 0 else {
@@ -52,7 +52,8 @@ package struct Watch: ~Copyable {
         }
     }
 
-    /// Stops watching. Call it before the descriptor is closed. An event that was reported already is still delivered.
+    /// Stops watching. Call it before the descriptor is closed. An event that was reported already is still
+    /// delivered.
     package borrowing func disarm() {
         unsafe event_del(&record.pointee.event)
     }

@@ -4,8 +4,8 @@ import NIOCore
 import Nightbell
 import Presentation
 
-/// A refusal, as JSON: `{"error":{"code":"NO_SUCH_CLIENT","message":"…"}}`. Codes of the supervisor are those of the wire
-/// schema without their prefix.
+/// A refusal, as JSON: `{"error":{"code":"NO_SUCH_CLIENT","message":"…"}}`. Codes of the supervisor are those
+/// of the wire schema without their prefix.
 struct APIError: HTTPResponseError {
     var status: HTTPResponse.Status
     var code: String

@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOSSL
 
-/// The certificate in use. Its files are looked at again, at most once a second, when a peer connects, so that a renewed
-/// one needs no restart.
+/// The certificate in use. Its files are looked at again, at most once a second, when a peer connects, so
+/// that a renewed one needs no restart.
 final class CertificateStore: Sendable {
     private struct State {
         var inUse: NIOSSLContextConfigurationOverride

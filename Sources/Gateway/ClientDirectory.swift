@@ -1,6 +1,7 @@
 import Nightbell
 
-/// All clients and the supervisor's status, as they were a short time ago: however many ask, the supervisor is asked once.
+/// All clients and the supervisor's status, as they were a short time ago: however many ask, the supervisor
+/// is asked once.
 actor ClientDirectory {
     struct Snapshot: Sendable {
         let status: SupervisorStatus

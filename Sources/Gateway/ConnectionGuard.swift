@@ -2,8 +2,8 @@ import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes the connection of a peer that takes too long or sends too much. A peer that sends a byte now and then, or never reads,
-/// would otherwise hold one of a limited number of connections for ever.
+/// Closes the connection of a peer that takes too long or sends too much. A peer that sends a byte now and
+/// then, or never reads, would otherwise hold one of a limited number of connections for ever.
 final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
@@ -67,7 +67,8 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // Nothing else tells that a peer has gone that follows events. One that has only closed its half has time to read.
+        // Nothing else tells that a peer has gone that follows events. One that has only closed its half has
+        // time to read.
         if case .inputClosed? = event as? ChannelEvent { expect(within: limits.headTime / 5, context) }
         context.fireUserInboundEventTriggered(event)
     }

@@ -3,8 +3,8 @@ import LinuxSystem
 import Logging
 import Nightbell
 
-/// Reads the supervisor's events on a thread of its own, which lasts as long as the process. One connection serves all
-/// streams.
+/// Reads the supervisor's events on a thread of its own, which lasts as long as the process. One connection
+/// serves all streams.
 final class EventFeed: Sendable {
     private let path: String
     private let hub: EventHub

@@ -4,8 +4,8 @@ import Nightbell
 import Presentation
 import StatusReports
 
-/// Gives every event to all streams. A stream that does not keep up loses its oldest events and is told how many;
-/// the others, and the supervisor, do not wait for it.
+/// Gives every event to all streams. A stream that does not keep up loses its oldest events and is told how
+/// many; the others, and the supervisor, do not wait for it.
 final class EventHub: Sendable {
     /// An event with its place in the order of this gateway's events.
     struct Numbered: Sendable {

@@ -52,7 +52,8 @@ package struct Limits: Sendable {
     package var writeTime: Duration = .seconds(20)
     /// Events that wait for one slow stream; it loses the oldest.
     package var eventsPerStream = 2_048
-    /// Between two signs of life of a stream without events. A stream also ends this soon after its token was revoked.
+    /// Between two signs of life of a stream without events. A stream also ends this soon after its token was
+    /// revoked.
     package var heartbeat: Duration = .seconds(15)
     /// Requests that wait for the supervisor.
     package var waitingRequests = 64

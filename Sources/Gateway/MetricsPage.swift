@@ -1,8 +1,8 @@
 import Nightbell
 import StatusReports
 
-/// The metrics as Prometheus reads them (text format 0.0.4). All come from the supervisor or its events, so that nothing is
-/// counted twice. Labels have few values; clients are named only on request.
+/// The metrics as Prometheus reads them (text format 0.0.4). All come from the supervisor or its events, so
+/// that nothing is counted twice. Labels have few values; clients are named only on request.
 struct MetricsPage: Sendable {
     let hub: EventHub
     let durations: WakeDurations

@@ -3,8 +3,9 @@ import NIOConcurrencyHelpers
 import NIOPosix
 import Nightbell
 
-/// Asks the supervisor. One request at a time, on a thread of its own: a crowd of browsers costs the supervisor one
-/// connection. The connection is made when it is needed, and again when the supervisor was replaced.
+/// Asks the supervisor. One request at a time, on a thread of its own: a crowd of browsers costs the
+/// supervisor one connection. The connection is made when it is needed, and again when the supervisor was
+/// replaced.
 final class SupervisorLink: Sendable {
     /// Touched only by the one thread of the pool.
     private final class Held: @unchecked Sendable {
@@ -60,7 +61,8 @@ final class SupervisorLink: Sendable {
         do {
             result = try await pool.runIfActive { [held, path] in
                 var result = Self.ask(held, path, question)
-                // The worker was replaced. Asked twice, each of these requests does what it does when asked once.
+                // The worker was replaced. Asked twice, each of these requests does what it does when asked
+                // once.
                 if case .failure(let error) = result, error.code == .connectionLost {
                     result = Self.ask(held, path, question)
                 }

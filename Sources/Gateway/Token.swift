@@ -1,7 +1,7 @@
 import Crypto
 
-/// A token as it is stored: its hash, and what it permits. A token is 256 random bits, so that a plain SHA-256 of it
-/// cannot be turned back.
+/// A token as it is stored: its hash, and what it permits. A token is 256 random bits, so that a plain
+/// SHA-256 of it cannot be turned back.
 package struct Token: Sendable, Equatable {
     /// To tell tokens apart, and to revoke one.
     package var name: String

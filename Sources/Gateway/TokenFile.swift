@@ -38,8 +38,8 @@ package struct TokenFile: Sendable {
         return tokens
     }
 
-    /// Replaces the file in one step. It keeps its owner, its group and its permissions. Every user can read a new one:
-    /// hashes of random bits tell nothing.
+    /// Replaces the file in one step. It keeps its owner, its group and its permissions. Every user can read
+    /// a new one: hashes of random bits tell nothing.
     package func write(_ tokens: [Token]) throws(Failure) {
         let text =
             "# Tokens of nightbell-gateway: name, scopes, SHA-256. Written by nightbell-gateway token.\n"

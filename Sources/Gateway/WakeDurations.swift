@@ -19,7 +19,8 @@ final class WakeDurations: Sendable {
         var awakeSince: [String: UInt64] = [:]
     }
 
-    /// More clients than a supervisor can have: identifiers of clients that never sleep again must not add up.
+    /// More clients than a supervisor can have: identifiers of clients that never sleep again must not add
+    /// up.
     private static let mostAwake = 200_000
     private let state = NIOLockedValueBox(State())
 

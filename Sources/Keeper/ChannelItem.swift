@@ -9,7 +9,8 @@ package enum ChannelItem: Sendable, Equatable {
     case remove(RecordKey)
     /// It serves; or, if it must wait, it could serve.
     case ready
-    /// It stops acting until it is told to, and all its records have been sent. Answers the `quiesce` with this number.
+    /// It stops acting until it is told to, and all its records have been sent. Answers the `quiesce` with
+    /// this number.
     case quiesced(UInt64)
     /// It cannot serve; carries the reason.
     case failed(code: Int32, String)
@@ -49,8 +50,8 @@ package struct ChannelPacket: Sendable {
     package static let version: UInt8 = 1
     /// Passes through a socket's queue as one packet with the kernel's default sizes, with some room left.
     package static let capacity = 160 * 1_024
-    /// The limit for combining records in one packet, so that memory for more is not needed: a longer record is sent
-    /// alone. Enough for as many sockets as a packet has descriptors, with names of full length.
+    /// The limit for combining records in one packet, so that memory for more is not needed: a longer record
+    /// is sent alone. Enough for as many sockets as a packet has descriptors, with names of full length.
     package static let longestTogether = 32_768
     /// Up to this size the memory is reused.
     package static let usualLength = 4_096
@@ -114,7 +115,8 @@ package struct ChannelPacket: Sendable {
         flag: Bool = false
     ) {
         if bytes.count + Self.itemLength + record.count > Self.usualLength {
-            // At once, and so large that it is given back as a whole: growing step by step fragments the heap.
+            // At once, and so large that it is given back as a whole: growing step by step fragments the
+            // heap.
             bytes.reserveCapacity(Self.longestTogether)
         }
         let head = UInt64(code) | UInt64(key.kind) << 8 | (flag ? 1 << 16 : 0)

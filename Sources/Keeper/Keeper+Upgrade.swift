@@ -5,8 +5,8 @@ package import LinuxSystem
 /// An upgrade in progress.
 struct Upgrade {
     enum Phase {
-        /// The program is run only to check that it runs and can decode its configuration and the keeper's records;
-        /// everything else goes on meanwhile.
+        /// The program is run only to check that it runs and can decode its configuration and the keeper's
+        /// records; everything else goes on meanwhile.
         case preflight(ChildProcess)
         /// The worker was told to stop acting.
         case quiescing

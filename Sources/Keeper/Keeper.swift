@@ -1,11 +1,12 @@
 import Glibc
 package import LinuxSystem
 
-/// The process that must not die, and therefore does next to nothing: it holds descriptors and records, and starts
-/// another worker when one has died. It reads the records that workers write through, and nothing that a client wrote.
+/// The process that must not die, and therefore does next to nothing: it holds descriptors and records, and
+/// starts another worker when one has died. It reads the records that workers write through, and nothing that
+/// a client wrote.
 ///
-/// It has one thread, so that a worker can be a plain `fork` of it: the worker has every descriptor and every record
-/// already, starts within a millisecond, and is the same program even if the file on disk has changed.
+/// It has one thread, so that a worker can be a plain `fork` of it: the worker has every descriptor and every
+/// record already, starts within a millisecond, and is the same program even if the file on disk has changed.
 package final class Keeper {
     /// Functions that the program supplies.
     package struct Hooks {
@@ -17,7 +18,8 @@ package final class Keeper {
         package var stopping: () -> Void
         /// Reads the configuration again, for later workers.
         package var reload: () -> Void
-        /// Called when workers die one after the other, or none can be had: thaws all processes that they have stopped.
+        /// Called when workers die one after the other, or none can be had: thaws all processes that they
+        /// have stopped.
         package var thawAll: () -> Void
         /// The body of a worker, called in the worker's own process; returns its exit code.
         package var work: (consuming WorkerStartup) -> Int32
@@ -205,8 +207,8 @@ package final class Keeper {
         var startup: WorkerStartup? = WorkerStartup(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
-        // The Swift runtime remembers the number of a thread for its locks, and the one that has forked has the keeper's
-        // here: a lock that it holds while another thread waits for it is never released.
+        // The Swift runtime remembers the number of a thread for its locks, and the one that has forked has
+        // the keeper's here: a lock that it holds while another thread waits for it is never released.
         let code = Thread.runToEnd {
             guard let startup = startup.take() else { return EX_SOFTWARE }
             return hooks.work(startup)
@@ -280,8 +282,8 @@ package final class Keeper {
         }
     }
 
-    /// Replaces a worker that executes no code any more, though its process has not ended: with thousands of sockets the
-    /// kernel closes other descriptors for milliseconds after the channel.
+    /// Replaces a worker that executes no code any more, though its process has not ended: with thousands of
+    /// sockets the kernel closes other descriptors for milliseconds after the channel.
     private func replaceIfExiting(_ worker: WorkerProcess) {
         guard worker.isSilent, hasServed, !isStopping, upgrade == nil, ProcFS.isExiting(worker.process.pid)
         else { return }

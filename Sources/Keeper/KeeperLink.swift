@@ -3,8 +3,8 @@ package import LinuxSystem
 
 /// The worker's end of the channel: messages sent here survive the worker.
 ///
-/// One successful `sendmsg` is enough: the keeper reads messages in the kernel's queue even if the sender dies, so the
-/// worker waits for nothing but room in the queue.
+/// One successful `sendmsg` is enough: the keeper reads messages in the kernel's queue even if the sender
+/// dies, so the worker waits for nothing but room in the queue.
 ///
 /// @unchecked: it belongs to one thread at a time, first the one that sets the worker up, then the loop's.
 package final class KeeperLink: @unchecked Sendable {
@@ -56,7 +56,8 @@ package final class KeeperLink: @unchecked Sendable {
         if !packet.descriptors.isEmpty { flush() }
     }
 
-    /// Sends everything that is pending. Blocks while the keeper's queue is full: the keeper does nothing but read it.
+    /// Sends everything that is pending. Blocks while the keeper's queue is full: the keeper does nothing but
+    /// read it.
     package func flush() {
         guard !packet.isEmpty else { return }
         defer { packet.removeAll() }

@@ -1,8 +1,8 @@
 /// Records side by side: with tens of thousands of them, a dictionary of arrays would be mostly overhead.
 ///
-/// A record and its head, with its key, lie in a chunk, one after the other, as they do in an image. An open-addressing
-/// table finds the place of each by its key's hash. A removed record stays where it is until most of its chunk is
-/// unused; then the remaining records move, and the chunk's memory is freed.
+/// A record and its head, with its key, lie in a chunk, one after the other, as they do in an image. An
+/// open-addressing table finds the place of each by its key's hash. A removed record stays where it is until
+/// most of its chunk is unused; then the remaining records move, and the chunk's memory is freed.
 struct RecordArena: Sendable {
     /// The number that stands for no descriptor.
     static var none: CInt { -1 }

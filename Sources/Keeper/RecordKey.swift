@@ -19,6 +19,7 @@ package struct RecordKey: Sendable, Hashable, Comparable {
     package static let lock = RecordKey(kind: 0, id: 1)
     /// The shared memory of small values that change often.
     package static let sharedState = RecordKey(kind: 0, id: 2)
-    /// The paths of the lock and the listening socket, so that no worker continues with those of another configuration.
+    /// The paths of the lock and the listening socket, so that no worker continues with those of another
+    /// configuration.
     package static let place = RecordKey(kind: 0, id: 3)
 }

@@ -107,7 +107,8 @@ package struct RecordStore: ~Copyable, Sendable {
         return descriptor
     }
 
-    /// Applies one item of a packet; the descriptors come from the packet. Returns an item that is not about records.
+    /// Applies one item of a packet; the descriptors come from the packet. Returns an item that is not about
+    /// records.
     package mutating func apply(
         _ item: ChannelItem, _ packet: inout PacketBuffer, dispose: (consuming OwnedDescriptor) -> Void
     ) throws(ChannelError) -> ChannelItem? {
@@ -140,8 +141,8 @@ package struct RecordStore: ~Copyable, Sendable {
 
     private static let magic: [UInt8] = Array("nightbell-store\u{1}".utf8)
 
-    /// All records and the numbers of their descriptors, for another program in this process, or in a child, that has
-    /// the same descriptors open.
+    /// All records and the numbers of their descriptors, for another program in this process, or in a child,
+    /// that has the same descriptors open.
     package func image(adding additions: [Addition] = []) -> [UInt8] {
         var bytes = Self.magic
         var keys: [RecordKey] = []
@@ -170,7 +171,8 @@ package struct RecordStore: ~Copyable, Sendable {
         return descriptors
     }
 
-    /// Restores the records that `image` described. nil: it cannot be decoded, and no descriptor was taken over.
+    /// Restores the records that `image` described. nil: it cannot be decoded, and no descriptor was taken
+    /// over.
     package init?(image: [UInt8]) {
         guard image.starts(with: Self.magic) else { return nil }
         var rest = image[Self.magic.count...]

@@ -25,8 +25,8 @@ package struct RestartPolicy: Sendable, Equatable {
 
     package init() {}
 
-    /// A worker died that had served for this time; nil: it never served. A worker that stays up for `period / limit`
-    /// resets the count.
+    /// A worker died that had served for this time; nil: it never served. A worker that stays up for `period
+    /// / limit` resets the count.
     package mutating func recordDeath(servedFor: Int64?) -> Verdict {
         if let servedFor, servedFor >= period / Int64(max(1, limit)) { inARow = 0 }
         inARow += 1

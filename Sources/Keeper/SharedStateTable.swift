@@ -2,16 +2,16 @@ import CLinux
 import Glibc
 package import LinuxSystem
 
-/// Shared memory that outlives the process that writes it: the keeper holds the file, the worker writes with plain
-/// stores and no system call.
+/// Shared memory that outlives the process that writes it: the keeper holds the file, the worker writes with
+/// plain stores and no system call.
 ///
-/// A process can be killed between any two stores. Values that must change together are therefore written twice, by a
-/// one-entry redo log: first into one slot for all records, where one store names the record, and from there into the
-/// record; the next process completes an unfinished entry. A single number needs none of that. (The memory itself is
-/// intact: only the process dies, not the machine.)
+/// A process can be killed between any two stores. Values that must change together are therefore written
+/// twice, by a one-entry redo log: first into one slot for all records, where one store names the record, and
+/// from there into the record; the next process completes an unfinished entry. A single number needs none of
+/// that. (The memory itself is intact: only the process dies, not the machine.)
 ///
-/// A page takes memory once something in it is read or written. So a record's numbers that are mostly zero lie apart,
-/// and are not touched while they are.
+/// A page takes memory once something in it is read or written. So a record's numbers that are mostly zero
+/// lie apart, and are not touched while they are.
 @safe
 package final class SharedStateTable {
     /// The values that change together.

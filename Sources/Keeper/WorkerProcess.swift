@@ -53,8 +53,8 @@ enum Fork {
         return SystemError("execve \(program)")
     }
 
-    /// A child's exit status, once it has ended. A child that the kernel no longer knows counts as ended as well:
-    /// waiting for it would never end, and spin.
+    /// A child's exit status, once it has ended. A child that the kernel no longer knows counts as ended as
+    /// well: waiting for it would never end, and spin.
     static func reap(_ pid: pid_t) -> CInt? {
         var status: CInt = 0
         let result = unsafe waitpid(pid, &status, WNOHANG)
@@ -62,7 +62,8 @@ enum Fork {
         return result == pid ? status : nil
     }
 
-    /// As `reap`, without reaping: the kernel takes its time to free a process that had thousands of descriptors.
+    /// As `reap`, without reaping: the kernel takes its time to free a process that had thousands of
+    /// descriptors.
     static func end(of pid: pid_t) -> CInt? {
         var information = unsafe siginfo_t()
         let result = unsafe waitid(P_PID, id_t(pid), &information, WEXITED | WNOHANG | WNOWAIT)

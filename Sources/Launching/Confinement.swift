@@ -1,8 +1,8 @@
 package import Glibc
 import LinuxSystem
 
-/// Whether a process is more confined than we are. Its statement of how it was started must not be trusted: if we
-/// launched the program, it would run outside of its confinement.
+/// Whether a process is more confined than we are. Its statement of how it was started must not be trusted:
+/// if we launched the program, it would run outside of its confinement.
 package enum Confinement {
     /// The reason as text; nil: it is not more confined.
     package static func reason(_ process: pid_t) -> String? {

@@ -16,15 +16,16 @@ package enum ExitStatus: Sendable, Hashable {
 }
 
 extension ProcessHandle {
-    /// Its exit status; nil: it has not ended, or its parent has not been notified yet. Reaps the process if it is our
-    /// child.
+    /// Its exit status; nil: it has not ended, or its parent has not been notified yet. Reaps the process if
+    /// it is our child.
     package borrowing func exitStatus() throws(SystemError) -> ExitStatus? {
         guard hasExited else { return nil }
         var status: Int32 = 0
         let result = unsafe clinux_wait(rawValue, &status)
         if result == 1 { return ExitStatus(waitStatus: status) }
         guard result == -1, errno == ECHILD else { return nil }
-        // Another process's child. While its parent reaps it, there is a moment in which neither source has the status.
+        // Another process's child. While its parent reaps it, there is a moment in which neither source has
+        // the status.
         let end = BootClock.now() + Self.patience
         while true {
             // Its parent may not have reaped it yet …
@@ -40,7 +41,8 @@ extension ProcessHandle {
         }
     }
 
-    /// On a busy machine the parent may not run for a while after it was notified; only then is it over. In nanoseconds.
+    /// On a busy machine the parent may not run for a while after it was notified; only then is it over. In
+    /// nanoseconds.
     private static var patience: Int64 { 50_000_000 }
 
     /// Whether the pid is still its own: it has not been reaped.

@@ -56,7 +56,8 @@ package struct Launch: ~Copyable {
         return launch
     }
 
-    /// Makes the process, which waits for `letRun()`. The order is not needed afterwards, nor are its descriptors.
+    /// Makes the process, which waits for `letRun()`. The order is not needed afterwards, nor are its
+    /// descriptors.
     ///
     /// - Parameter slots: With free ones, a launch takes the same time however many descriptors are open.
     package static func prepare(
@@ -91,14 +92,15 @@ package struct Launch: ~Copyable {
     /// Lets the program run. Once.
     package func letRun() { Self.letRun(report.rawValue) }
 
-    /// The same, for a holder of a duplicate of `reportDescriptor`. A process that runs or has failed ignores it.
+    /// The same, for a holder of a duplicate of `reportDescriptor`. A process that runs or has failed ignores
+    /// it.
     package static func letRun(_ report: CInt) {
         var word: UInt8 = 1
         _ = unsafe send(report, &word, 1, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
     }
 
-    /// A supervisor may be protected from the OOM killer; the programs that it launches are not. Call it only once the
-    /// program runs: until then the kernel treats both as one.
+    /// A supervisor may be protected from the OOM killer; the programs that it launches are not. Call it only
+    /// once the program runs: until then the kernel treats both as one.
     package static func takeProtection(from process: borrowing ProcessHandle) {
         do throws(SystemError) {
             guard try SmallFile.readText("/proc/self/oom_score_adj").hasPrefix("-") else { return }
@@ -108,13 +110,14 @@ package struct Launch: ~Copyable {
         }
     }
 
-    /// The process waits for a byte at the other end. Without slots, it is readable once the outcome is known.
+    /// The process waits for a byte at the other end. Without slots, it is readable once the outcome is
+    /// known.
     package var reportDescriptor: CInt { report.rawValue }
 
     /// The outcome; nil if it is not known yet.
     ///
-    /// - Parameter isOver: The program has done something, or its process has ended: nothing but a failure can be
-    ///   unknown.
+    /// - Parameter isOver: The program has done something, or its process has ended: nothing but a failure
+    ///   can be unknown.
     package mutating func outcome(isOver: Bool = false) -> Outcome? {
         memory?.releaseDescriptors()
         var failure = clinux_launch_failure()
@@ -149,8 +152,8 @@ package struct Launch: ~Copyable {
         }
     }
 
-    /// If the outcome is still unknown, the child is killed and reaped. If that takes long, memory that it may still
-    /// read is leaked.
+    /// If the outcome is still unknown, the child is killed and reaped. If that takes long, memory that it
+    /// may still read is leaked.
     deinit {
         guard memory != nil else { return }
         do throws(SystemError) {

@@ -2,18 +2,20 @@ import CLinux
 import Glibc
 import LinuxSystem
 
-/// Everything that a child reads between its making and its program, in one block of memory that never changes.
+/// Everything that a child reads between its making and its program, in one block of memory that never
+/// changes.
 @safe
 final class LaunchMemory {
-    /// Enough for a few nested system calls. The heap has such a block; a larger one would be a mapping of its own.
+    /// Enough for a few nested system calls. The heap has such a block; a larger one would be a mapping of
+    /// its own.
     private static let stackSize = 8_192
 
     let launch: UnsafeMutablePointer<clinux_launch>
     private var pieces: [UnsafeMutableRawPointer]
     private let stack: UnsafeMutableRawPointer
     private let stackSize: Int
-    /// Duplicates of the report and the descriptors, until the child has copied them; nil: it has, or gets a copy of
-    /// all of ours at once.
+    /// Duplicates of the report and the descriptors, until the child has copied them; nil: it has, or gets a
+    /// copy of all of ours at once.
     private var held: LaunchSlots.Held?
 
     init(_ order: LaunchOrder, report: CInt, _ slots: LaunchSlots?) throws(SystemError) {

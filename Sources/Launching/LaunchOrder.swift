@@ -4,11 +4,12 @@ package struct LaunchOrder: Sendable {
     package var identity: ProcessIdentity
     /// Variables set by the supervisor, beside those of the specification.
     package var additions: [String: String] = [:]
-    /// The sockets that the program inherits, with their names. They are numbered from descriptor 3 on, in this order,
-    /// as in socket activation: `LISTEN_FDS`, `LISTEN_FDNAMES`, `LISTEN_PID`.
+    /// The sockets that the program inherits, with their names. They are numbered from descriptor 3 on, in
+    /// this order, as in socket activation: `LISTEN_FDS`, `LISTEN_FDNAMES`, `LISTEN_PID`.
     package var sockets: [Socket] = []
-    /// A connection to the supervisor, if the program gets one: its descriptor comes after those of the sockets and is
-    /// in `NIGHTBELL_CONNECTION_FD`; `NIGHTBELL_CONNECTION_PID` names the process that it is for.
+    /// A connection to the supervisor, if the program gets one: its descriptor comes after those of the
+    /// sockets and is in `NIGHTBELL_CONNECTION_FD`; `NIGHTBELL_CONNECTION_PID` names the process that it is
+    /// for.
     package var connection: CInt?
 
     package struct Socket: Sendable {
@@ -49,8 +50,8 @@ package struct LaunchOrder: Sendable {
         return result.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// Names are separated by colons, and must be printable ASCII; a socket without a name is called `unknown`, as in
-    /// socket activation.
+    /// Names are separated by colons, and must be printable ASCII; a socket without a name is called
+    /// `unknown`, as in socket activation.
     package static func activationName(_ name: String) -> String {
         let plain = name.utf8.map { byte in
             (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: ":") ? byte : UInt8(ascii: "_")

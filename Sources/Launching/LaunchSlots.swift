@@ -4,10 +4,11 @@ package import LinuxSystem
 
 /// Descriptors with low numbers, set aside for launches before there are many others.
 ///
-/// A supervisor may have thousands of descriptors, and a program that it launches needs a few of them. To copy the whole
-/// table and to close the copies takes longer than all the rest of a launch. So the new process shares the table at
-/// first, and copies its lowest part only. The descriptors that it needs are duplicated into slots of that part, and
-/// stay there until it has copied them, whatever happens to the originals.
+/// A supervisor may have thousands of descriptors, and a program that it launches needs a few of them. To
+/// copy the whole table and to close the copies takes longer than all the rest of a launch. So the new
+/// process shares the table at first, and copies its lowest part only. The descriptors that it needs are
+/// duplicated into slots of that part, and stay there until it has copied them, whatever happens to the
+/// originals.
 package final class LaunchSlots: @unchecked Sendable {
     // Sendable: only the supervisor's thread uses it. Processes that are forked have their own.
     private let placeholder: OwnedDescriptor

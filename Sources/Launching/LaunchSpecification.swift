@@ -9,7 +9,8 @@ package struct LaunchSpecification: Sendable, Hashable {
     package var limits: [ResourceLimit]
     /// The umask: permission bits that new files do not get.
     package var fileModeMask: UInt32
-    /// A file to which its standard output and error are appended, created if missing; nil: they are discarded.
+    /// A file to which its standard output and error are appended, created if missing; nil: they are
+    /// discarded.
     package var output: String?
 
     package init(

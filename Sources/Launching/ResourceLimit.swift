@@ -44,8 +44,8 @@ package struct ResourceLimit: Sendable, Hashable {
         return result
     }
 
-    /// prlimit(2) on other users' processes needs `CAP_SYS_RESOURCE`, which root in a container may lack; the kernel's
-    /// file is readable by all.
+    /// prlimit(2) on other users' processes needs `CAP_SYS_RESOURCE`, which root in a container may lack; the
+    /// kernel's file is readable by all.
     private static func all(of process: pid_t) throws(SystemError) -> [ResourceLimit] {
         try SmallFile.readText("/proc/\(process)/limits").split(separator: "\n").compactMap { line in
             guard let (name, resource) = names.first(where: { line.hasPrefix($0.0 + "  ") }) else {

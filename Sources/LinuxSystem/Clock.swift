@@ -59,7 +59,8 @@ package struct ClockPair: Sendable {
 package struct TimerDescriptor: ~Copyable, Sendable {
     private let descriptor: OwnedDescriptor
 
-    /// - Parameter wakesMachine: whether the machine wakes from its sleep for it. `EPERM`: needs `CAP_WAKE_ALARM`.
+    /// - Parameter wakesMachine: whether the machine wakes from its sleep for it. `EPERM`: needs
+    ///   `CAP_WAKE_ALARM`.
     package init(wakesMachine: Bool = false) throws(SystemError) {
         let clock = wakesMachine ? CLOCK_BOOTTIME_ALARM : CLOCK_BOOTTIME
         descriptor = OwnedDescriptor(
@@ -68,7 +69,8 @@ package struct TimerDescriptor: ~Copyable, Sendable {
             })
     }
 
-    /// Whether the machine has a clock that can wake it. Without one the kernel accepts alarms, and sleeps on.
+    /// Whether the machine has a clock that can wake it. Without one the kernel accepts alarms, and sleeps
+    /// on.
     package static var canWakeMachine: Bool {
         (0..<8).contains { unsafe access("/sys/class/rtc/rtc\($0)/wakealarm", F_OK) == 0 }
     }

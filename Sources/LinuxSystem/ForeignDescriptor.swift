@@ -54,8 +54,8 @@ package enum ForeignDescriptor {
         case end
     }
 
-    /// Makes every packet name its sender, which distinguishes an empty one from the end, and provides room for
-    /// that (a process, a user and a group) and for no descriptor.
+    /// Makes every packet name its sender, which distinguishes an empty one from the end, and provides room
+    /// for that (a process, a user and a group) and for no descriptor.
     private static func withSenderRoom(
         _ socket: CInt, _ body: (_ control: UnsafeMutableRawBufferPointer) -> Void
     ) {

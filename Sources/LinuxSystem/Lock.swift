@@ -3,8 +3,8 @@ import Glibc
 
 /// A `pthread_mutex_t` in memory of its own.
 ///
-/// Not `Synchronization.Mutex`: the thread sanitizer knows the former and reports races on the latter that do not
-/// exist.
+/// Not `Synchronization.Mutex`: the thread sanitizer knows the former and reports races on the latter that do
+/// not exist.
 @safe
 package final class Lock: @unchecked Sendable {
     // Sendable: a mutex is made for that, and it does not move.

@@ -84,7 +84,8 @@ package enum ProcFS {
 
     package static func state(_ pid: pid_t) -> Character? { statistics(pid)?.state }
 
-    /// The first result for a process, its parent, that one's parent and so on; nil if there is none for any of them.
+    /// The first result for a process, its parent, that one's parent and so on; nil if there is none for any
+    /// of them.
     ///
     /// - Parameter generations: the most processes that are looked at.
     package static func firstOfAncestry<Result>(

@@ -41,8 +41,8 @@ package struct ProcessHandle: ~Copyable, Sendable {
         _ = try systemCall("pidfd_send_signal") { clinux_pidfd_send_signal(rawValue, number) }
     }
 
-    /// Signals all processes of the group that this process leads; `EINVAL`: the kernel is older than 6.9; `ESRCH`: it leads
-    /// none, or has ended and was waited for.
+    /// Signals all processes of the group that this process leads; `EINVAL`: the kernel is older than 6.9;
+    /// `ESRCH`: it leads none, or has ended and was waited for.
     package borrowing func signalGroup(_ number: CInt) throws(SystemError) {
         let rawValue = pidfd.rawValue
         _ = try systemCall("pidfd_send_signal") { clinux_pidfd_signal_group(rawValue, number) }

@@ -22,8 +22,8 @@ package struct SignalDescriptor: ~Copyable {
     /// The next pending signal.
     package func next() throws(SystemError) -> CInt? { try nextWithSource()?.number }
 
-    /// The next pending signal, and whether it is the kernel's own, such as one for the keys of a terminal: then all processes
-    /// of the terminal's foreground have got it.
+    /// The next pending signal, and whether it is the kernel's own, such as one for the keys of a terminal:
+    /// then all processes of the terminal's foreground have got it.
     package func nextWithSource() throws(SystemError) -> (number: CInt, isKernels: Bool)? {
         var information = signalfd_siginfo()
         let rawValue = descriptor.rawValue

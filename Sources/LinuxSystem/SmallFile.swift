@@ -84,7 +84,8 @@ package enum SmallFile {
 
     /// The names in a directory, without `.` and `..`, unordered; the first `limit` of them.
     ///
-    /// - Parameter followsLink: whether the path may be a symbolic link. False for a directory in one of another user's.
+    /// - Parameter followsLink: whether the path may be a symbolic link. False for a directory in one of
+    ///   another user's.
     package static func names(
         in path: String, limit: Int = .max, followsLink: Bool = true
     ) throws(SystemError) -> [String] {

@@ -22,7 +22,8 @@ package struct SocketOption: Sendable {
     package static let keepCount = SocketOption(CInt(IPPROTO_TCP), TCP_KEEPCNT)
     package static let userTimeout = SocketOption(CInt(IPPROTO_TCP), TCP_USER_TIMEOUT)
 
-    /// In seconds, of a listening socket: it reports a connection with its first byte, or when it has said nothing for so long.
+    /// In seconds, of a listening socket: it reports a connection with its first byte, or when it has said
+    /// nothing for so long.
     package static let deferAccept = SocketOption(CInt(IPPROTO_TCP), TCP_DEFER_ACCEPT)
     package static let isListening = SocketOption(SOL_SOCKET, SO_ACCEPTCONN)
     package static let `protocol` = SocketOption(SOL_SOCKET, SO_PROTOCOL)

@@ -1,6 +1,7 @@
 import CLinux
 
-/// Whether a connection can still work after the network has changed, as the kernel's addresses and routes tell.
+/// Whether a connection can still work after the network has changed, as the kernel's addresses and routes
+/// tell.
 package enum SocketPath: Sendable, Hashable {
     case works
     /// No interface has the socket's local address any more.
@@ -18,7 +19,7 @@ package enum SocketPath: Sendable, Hashable {
             }
     }
 
-    /// Whether a descriptor is a socket with an Internet address that the machine can lose: a specific one, and no loopback
-    /// or link-local one.
+    /// Whether a descriptor is a socket with an Internet address that the machine can lose: a specific one,
+    /// and no loopback or link-local one.
     package static func isRouted(_ descriptor: CInt) -> Bool { clinux_is_routed(descriptor) == 1 }
 }

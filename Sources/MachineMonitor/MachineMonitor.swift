@@ -178,7 +178,8 @@ package final class MachineMonitor {
 }
 
 extension WireMonitorSource {
-    /// Whether its level is about the subjects of observations, of which the supervisor forgets those that it does not demand.
+    /// Whether its level is about the subjects of observations, of which the supervisor forgets those that it
+    /// does not demand.
     fileprivate var isOfObservations: Bool {
         switch self {
         case .location, .bluetooth, .devices: true

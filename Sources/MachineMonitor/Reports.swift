@@ -11,9 +11,9 @@ package enum ReportSubject: Hashable, Sendable {
     case characteristic(path: String)
 }
 
-/// Reports on their way to the supervisor: each subject's latest, in the order in which the subjects changed. However
-/// often a subject changes, at most ten reports about it are sent in a burst and ten a second after that; the last one
-/// is always sent.
+/// Reports on their way to the supervisor: each subject's latest, in the order in which the subjects changed.
+/// However often a subject changes, at most ten reports about it are sent in a burst and ten a second after
+/// that; the last one is always sent.
 package final class Reports {
     private var pending: [ReportSubject: WireMonitorReport] = [:]
     private var order: [ReportSubject] = []
@@ -37,8 +37,8 @@ package final class Reports {
         put(.level(source), fact)
     }
 
-    /// - Parameter reason: the reason why the source cannot observe; nil: it can. Then what it reported before is not
-    ///   known any more.
+    /// - Parameter reason: the reason why the source cannot observe; nil: it can. Then what it reported
+    ///   before is not known any more.
     func setAvailability(_ source: WireMonitorSource, reason: String?) {
         if let reason { return setAbsent(source, Absence(reason: reason)) }
         put(

@@ -1,8 +1,9 @@
 import EventHandlers
 import NightbellWire
 
-/// A part of the machine that is observed. It exists while it is demanded, holds no timer and no traffic while nothing
-/// happens, and does no harm where its component is missing: it says so, and tries again when the component appears.
+/// A part of the machine that is observed. It exists while it is demanded, holds no timer and no traffic
+/// while nothing happens, and does no harm where its component is missing: it says so, and tries again when
+/// the component appears.
 protocol Source: AnyObject {
     /// The demand has changed, or is the first one.
     func update(_ demand: WireMonitorDemand)

@@ -1,5 +1,5 @@
-/// The text format of durations, in files and on command lines: `600s`, `250ms`, `3m` or `3min`, `1h`, `2d`, or a plain
-/// number of seconds.
+/// The text format of durations, in files and on command lines: `600s`, `250ms`, `3m` or `3min`, `1h`, `2d`,
+/// or a plain number of seconds.
 package enum DurationText {
     /// Nil if the text is no duration, is negative, or is longer than 100 years.
     package static func parse(_ text: String) -> Duration? {

@@ -21,8 +21,8 @@ enum ManifestTrust {
         return Self.problem(status, owner: owner)
     }
 
-    /// The reason not to trust a symbolic link, or one that it leads to: its owner, or the owners of a directory on its way,
-    /// could put another file there.
+    /// The reason not to trust a symbolic link, or one that it leads to: its owner, or the owners of a
+    /// directory on its way, could put another file there.
     static func problem(ofLink path: String, owner: uid_t) throws(SystemError) -> String? {
         var path = path
         // As many as the kernel follows.

@@ -1,4 +1,5 @@
-/// The protocol that a program speaks over its connections to a port, so that pings are answered while it sleeps.
+/// The protocol that a program speaks over its connections to a port, so that pings are answered while it
+/// sleeps.
 package struct PortProfile: Sendable, Hashable, CustomStringConvertible {
     package enum Name: String, Sendable, Hashable, CaseIterable {
         case imap, irc, mqtt, sip, websocket, xmpp

@@ -42,7 +42,8 @@ package enum TimerPolicy: Sendable, Hashable, CustomStringConvertible {
     /// None of them.
     case ignore
 
-    /// Parses `exact`, `ignore`, or `coalesce=` and a duration from 1 ms to a day. Nil if the text is none of these.
+    /// Parses `exact`, `ignore`, or `coalesce=` and a duration from 1 ms to a day. Nil if the text is none of
+    /// these.
     package init?(_ text: String) {
         switch text {
         case "exact": self = .exact

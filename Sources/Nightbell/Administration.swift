@@ -57,8 +57,8 @@ public struct Administration: ~Copyable {
 
     /// Everything about one client.
     ///
-    /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, even if it is another
-    ///   user's.
+    /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, even if it is
+    ///   another user's.
     public mutating func show(_ identifier: String) throws(NightbellError) -> ClientInfo {
         var message = WireShow()
         message.identifier = identifier
@@ -75,8 +75,8 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.wakeClient(message), "WakeClient")
     }
 
-    /// Begins the suspension of a client in the background without waiting for its linger time. It returns when
-    /// the suspension has begun, not when it is complete; background tasks still hold it off.
+    /// Begins the suspension of a client in the background without waiting for its linger time. It returns
+    /// when the suspension has begun, not when it is complete; background tasks still hold it off.
     public mutating func suspend(_ identifier: String) throws(NightbellError) {
         var message = WireSuspendClient()
         message.identifier = identifier
@@ -90,8 +90,8 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.quitClient(message), "QuitClient")
     }
 
-    /// Launches a client that has no process: a dormant one, or one that a manifest declares. Nothing happens if it
-    /// runs.
+    /// Launches a client that has no process: a dormant one, or one that a manifest declares. Nothing happens
+    /// if it runs.
     public mutating func launch(_ identifier: String) throws(NightbellError) {
         var message = WireLaunchClient()
         message.identifier = identifier
@@ -108,9 +108,9 @@ public struct Administration: ~Copyable {
 
     /// Has the supervisor treat a client as if something had happened to the machine, to try the client with.
     ///
-    /// - Throws: ``NightbellError/Code/modeRequired`` if the client has not declared the mode that this needs;
-    ///   ``NightbellError/Code/invalidArgument`` if the client has not asked to be told of other networks;
-    ///   ``NightbellError/Code/illegalState`` if nothing follows from the event now.
+    /// - Throws: ``NightbellError/Code/modeRequired`` if the client has not declared the mode that this
+    ///   needs; ``NightbellError/Code/invalidArgument`` if the client has not asked to be told of other
+    ///   networks; ``NightbellError/Code/illegalState`` if nothing follows from the event now.
     public mutating func simulate(_ event: SimulatedEvent, _ identifier: String) throws(NightbellError) {
         var message = WireSimulate()
         message.identifier = identifier
@@ -125,10 +125,12 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.simulate(message), "Simulate")
     }
 
-    /// Has the supervisor treat a client as if something had happened to the subject of one of its observations.
+    /// Has the supervisor treat a client as if something had happened to the subject of one of its
+    /// observations.
     ///
-    /// - Throws: ``NightbellError/Code/noSuchObservation``; ``NightbellError/Code/illegalState`` if the client is not to be
-    ///   told of it now, such as of a movement in the background, or has yet to be told what has really happened.
+    /// - Throws: ``NightbellError/Code/noSuchObservation``; ``NightbellError/Code/illegalState`` if the
+    ///   client is not to be told of it now, such as of a movement in the background, or has yet to be told
+    ///   what has really happened.
     public mutating func simulate(_ occurrence: Occurrence, _ identifier: String) throws(NightbellError) {
         var message = WireSimulate()
         message.identifier = identifier

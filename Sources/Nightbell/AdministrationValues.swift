@@ -41,7 +41,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     public var sources: [Source]
     /// The process that observes the machine; nil: it does not run.
     public var monitorProcessID: Int32?
-    /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does, or none needs it.
+    /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does, or none needs
+    /// it.
     public var alarmProblem: String
 
     /// A source of facts about the machine.
@@ -89,8 +90,8 @@ public struct ReloadReport: Sendable, Hashable {
 
 /// Event counts, of one client or of all clients since the supervisor started.
 public struct SupervisionCounters: Sendable, Hashable {
-    /// Counts that are not zero, by their names: those of `nightbell status --json`, such as `suspensions_forced`. The
-    /// protocol's schema lists them.
+    /// Counts that are not zero, by their names: those of `nightbell status --json`, such as
+    /// `suspensions_forced`. The protocol's schema lists them.
     public var counts: [String: Int] = [:]
     /// The time spent suspended.
     public var asleep: Duration = .zero
@@ -184,7 +185,8 @@ public struct ClientInfo: Sendable, Hashable {
         /// Until the end of the planned window; nil: none is planned.
         public var next: Duration?
         public var isRunning: Bool
-        /// Why the planned fetch could not begin now, even if its moment had come; nil: nothing keeps it back.
+        /// Why the planned fetch could not begin now, even if its moment had come; nil: nothing keeps it
+        /// back.
         public var obstacle: Obstacle?
         /// Since the last one began; nil: there was none.
         public var lastAgo: Duration?

@@ -2,8 +2,8 @@ import LinuxSystem
 
 /// A client of the Nightbell supervisor: a process that may be suspended while its connections stay alive.
 ///
-/// All methods may be called from any thread and from inside handlers. Those that ask the supervisor block until
-/// it has answered, for at most ``Configuration/requestTimeout``.
+/// All methods may be called from any thread and from inside handlers. Those that ask the supervisor block
+/// until it has answered, for at most ``Configuration/requestTimeout``.
 ///
 /// The client belongs to the process that made it: in a child made by fork(2) every request throws
 /// ``NightbellError/Code/forked``, and the parent's connection is left alone.
@@ -59,8 +59,8 @@ public final class Client: Sendable {
     /// May be called while preparing for suspension. Kept in the supervisor's memory, not on disk.
     ///
     /// - Parameter bytes: at most 65,536 by default.
-    /// - Throws: ``NightbellError/Code/stateTooLarge``; ``NightbellError/Code/cannotLaunch`` if there will be no next
-    ///   process because the supervisor does not know how to start this program.
+    /// - Throws: ``NightbellError/Code/stateTooLarge``; ``NightbellError/Code/cannotLaunch`` if there will be
+    ///   no next process because the supervisor does not know how to start this program.
     public func saveState(_ bytes: [UInt8]) throws(NightbellError) {
         _ = try session.request(.saveState(bytes))
     }
@@ -82,8 +82,8 @@ public final class Client: Sendable {
         public var name: String
         /// How its keep-alives are handled while the client sleeps; for ``SocketTag/voip`` only.
         public var profile: Profile?
-        /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then, unless
-        /// the kernel does the encryption.
+        /// The bytes of the connection are encrypted. Profiles that read or write messages are refused then,
+        /// unless the kernel does the encryption.
         public var isEncrypted: Bool
         /// Whether it stays parked after this process has ended, unless its user quit it, so that an event on
         /// it launches the client again.
@@ -116,17 +116,18 @@ public final class Client: Sendable {
     ///   - descriptor: any pollable descriptor.
     ///   - tag: what it is.
     ///   - name: a label to read, by which the next process tells its sockets apart; at most 64 bytes.
-    ///   - survives: whether the socket stays parked when this process is gone, and launches the client again. For
-    ///     programs that the supervisor knows how to start: by `nightbell run`, or from a manifest.
+    ///   - survives: whether the socket stays parked when this process is gone, and launches the client
+    ///     again. For programs that the supervisor knows how to start: by `nightbell run`, or from a
+    ///     manifest.
     ///   - profile: how its keep-alives are handled while the client sleeps, or is gone and the socket
     ///     survives.
     ///   - isEncrypted: its bytes are encrypted, see ``SocketToPark/isEncrypted``.
     ///   - receiveBuffer: its receive buffer while the client sleeps, see ``SocketToPark/receiveBuffer``.
     /// - Throws: the reason why it is refused, such as ``NightbellError/Code/notPollable``,
     ///   ``NightbellError/Code/listeningSocket``, ``NightbellError/Code/notConnected``,
-    ///   ``NightbellError/Code/modeRequired``, ``NightbellError/Code/tooManySockets`` or ``NightbellError/Code/invalidProfile``;
-    ///   ``NightbellError/Code/disconnected`` while no supervisor is there, unless the client can do without
-    ///   one (``Configuration/requiresSupervisor``).
+    ///   ``NightbellError/Code/modeRequired``, ``NightbellError/Code/tooManySockets`` or
+    ///   ``NightbellError/Code/invalidProfile``; ``NightbellError/Code/disconnected`` while no supervisor is
+    ///   there, unless the client can do without one (``Configuration/requiresSupervisor``).
     public func handOver(
         _ descriptor: CInt, as tag: SocketTag, name: String = "", survives: Bool = false,
         profile: Profile? = nil, isEncrypted: Bool = false, receiveBuffer: Int = 0
@@ -181,8 +182,8 @@ public final class Client: Sendable {
         session.forgetWatch(socket)
     }
 
-    /// Releases the socket, then closes its descriptor. The peer learns of the close when the keeper has closed its
-    /// duplicate too, which follows without further action of the client.
+    /// Releases the socket, then closes its descriptor. The peer learns of the close when the keeper has
+    /// closed its duplicate too, which follows without further action of the client.
     ///
     /// If the release fails, because the handle is invalid or the supervisor does not answer, the descriptor
     /// stays open.
@@ -234,9 +235,10 @@ public final class Client: Sendable {
 
     // MARK: Fetch
 
-    /// Has ``Handlers/fetch`` called now and then while the client is in the background, suspended or not; also in a process that
-    /// is launched for it. The supervisor chooses the moments: shortly before the client is usually brought to the
-    /// foreground. It remembers the interval, also when the process has ended. Needs ``Mode/fetch``.
+    /// Has ``Handlers/fetch`` called now and then while the client is in the background, suspended or not;
+    /// also in a process that is launched for it. The supervisor chooses the moments: shortly before the
+    /// client is usually brought to the foreground. It remembers the interval, also when the process has
+    /// ended. Needs ``Mode/fetch``.
     ///
     /// - Throws: ``NightbellError/Code/modeRequired``.
     public func setMinimumFetchInterval(_ interval: FetchInterval) throws(NightbellError) {
@@ -245,13 +247,14 @@ public final class Client: Sendable {
 
     // MARK: Observations
 
-    /// Has the client woken when something happens to `subject`: ``Wake/occurrences`` tells what. Replaces the observation of
-    /// the same name.
+    /// Has the client woken when something happens to `subject`: ``Wake/occurrences`` tells what. Replaces
+    /// the observation of the same name.
     ///
     /// Observations stay with a client that can be launched while it has no process, and launch it, except of
-    /// ``Subject/continuousLocation(distance:accuracy:)`` and ``Subject/foregroundLocation(distance:accuracy:)``. After a quit by
-    /// its user only location services remain. A new process should call this again, although it inherits them: what it has
-    /// asked for itself is asked for again when a supervisor has started without the records of the one before.
+    /// ``Subject/continuousLocation(distance:accuracy:)`` and
+    /// ``Subject/foregroundLocation(distance:accuracy:)``. After a quit by its user only location services
+    /// remain. A new process should call this again, although it inherits them: what it has asked for itself
+    /// is asked for again when a supervisor has started without the records of the one before.
     ///
     /// - Parameter name: 1 to 64 bytes.
     /// - Throws: ``NightbellError/Code/modeRequired``: ``Mode/location``, ``Mode/bluetoothCentral`` or
@@ -268,8 +271,8 @@ public final class Client: Sendable {
 
     // MARK: Assertions
 
-    /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's budget
-    /// (180 s by default): a client that has not ended them by then is terminated.
+    /// Asks not to be suspended until ``end(_:)``. All tasks of a client together have the supervisor's
+    /// budget (180 s by default): a client that has not ended them by then is terminated.
     ///
     /// - Parameters:
     ///   - name: for people to read; at most 64 bytes.
@@ -277,8 +280,8 @@ public final class Client: Sendable {
     ///     it, or the client is terminated. It receives the task and the remaining time, which is zero if a
     ///     supervisor that came back did not grant the task again. Runs after
     ///     ``Handlers/backgroundTimeExpiring``.
-    /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already, or so nearly that `expired`
-    ///   could not be run in time.
+    /// - Returns: a task with ``BackgroundTask/isValid`` false when the time is up already, or so nearly that
+    ///   `expired` could not be run in time.
     public func beginBackgroundTask(
         _ name: String = "", expired: (@Sendable (BackgroundTask, _ remaining: Duration) -> Void)? = nil
     ) throws(NightbellError) -> BackgroundTask {
@@ -305,11 +308,12 @@ public final class Client: Sendable {
     }
 
     /// Reports that media plays or is recorded, which delays suspension for 5 s by default: repeat it while
-    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, a stream of the client's delays suspension instead, for as long as it
-    /// runs and is not muted.
+    /// it lasts. Needs ``Mode/audio``. Where PipeWire runs, a stream of the client's delays suspension
+    /// instead, for as long as it runs and is not muted.
     ///
-    /// - Throws: ``NightbellError/Code/noStream`` if this has no effect, because PipeWire knows of no such stream: a call that
-    ///   is held needs another reason to run, such as ``enterForeground()``; ``NightbellError/Code/modeRequired``.
+    /// - Throws: ``NightbellError/Code/noStream`` if this has no effect, because PipeWire knows of no such
+    ///   stream: a call that is held needs another reason to run, such as ``enterForeground()``;
+    ///   ``NightbellError/Code/modeRequired``.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving
@@ -327,7 +331,8 @@ public final class Client: Sendable {
     /// For ``Configuration/Driver/manual``: reads waiting messages, runs handlers, and reconnects when that
     /// is due. Never waits for the supervisor. Does nothing inside a handler.
     ///
-    /// - Throws: ``NightbellError/Code/closed`` once the client is closed or its connection has ended for good.
+    /// - Throws: ``NightbellError/Code/closed`` once the client is closed or its connection has ended for
+    ///   good.
     public func processPending() throws(NightbellError) {
         if session.isForked { throw NightbellError(.forked, "") }
         switch driver {

@@ -9,7 +9,8 @@ extension Client {
             case manual
         }
 
-        /// Reverse-domain style, 1 to 128 characters out of `A-Z a-z 0-9 . _ -`, unique among running clients.
+        /// Reverse-domain style, 1 to 128 characters out of `A-Z a-z 0-9 . _ -`, unique among running
+        /// clients.
         public var identifier: String
         public var modes: Set<Mode>
         /// Where the supervisor listens; nil looks it up, see ``defaultSocketPath()``.
@@ -73,9 +74,10 @@ extension Client {
         public var restored: @Sendable (LaunchContext) -> Void = { _ in }
         /// The client was woken. Return when the work is done or covered by a background task.
         public var wake: @Sendable (Wake) -> Void = { _ in }
-        /// The machine has another network. The sockets are those that cannot work over it: release them, and connect
-        /// again. nil, the default: the client is not woken for that, and only told (``wake``, with
-        /// ``WakeReasons/pathLost``) of sockets with a local address that the machine has lost. Called after ``wake``.
+        /// The machine has another network. The sockets are those that cannot work over it: release them, and
+        /// connect again. nil, the default: the client is not woken for that, and only told (``wake``, with
+        /// ``WakeReasons/pathLost``) of sockets with a local address that the machine has lost. Called after
+        /// ``wake``.
         public var networkChanged: (@Sendable (_ lost: [ParkedSocket]) -> Void)?
         /// It is a good moment to fetch new content. Called after ``wake``; return soon, and call
         /// ``Fetch/complete(_:)`` when it is done. ``fetching(_:)`` sets an asynchronous function instead.
@@ -96,9 +98,9 @@ extension Client {
         public var willTerminate: @Sendable (_ budget: Duration) -> Void = { _ in }
         /// The connection ended. No socket is watched and the client is not suspended until ``reconnected``.
         ///
-        /// With ``NightbellError/Code/identifierInUse``: a reconnection was refused, because another process goes by this
-        /// client's identifier now, for example one that was launched in its place. This process should end; until it does it
-        /// tries again, and each refusal is reported.
+        /// With ``NightbellError/Code/identifierInUse``: a reconnection was refused, because another process
+        /// goes by this client's identifier now, for example one that was launched in its place. This process
+        /// should end; until it does it tries again, and each refusal is reported.
         public var connectionLost: @Sendable (NightbellError) -> Void = { _ in }
         /// The supervisor is back, and everything has been handed over and set again.
         public var reconnected: @Sendable () -> Void = {}
@@ -110,8 +112,8 @@ extension Client {
 
         public init() {}
 
-        /// Has an asynchronous function fetch. It runs in a task of its own, which is cancelled shortly before the time is
-        /// over; its result is reported then, too.
+        /// Has an asynchronous function fetch. It runs in a task of its own, which is cancelled shortly
+        /// before the time is over; its result is reported then, too.
         public mutating func fetching(_ operation: @escaping @Sendable () async -> FetchResult) {
             fetch = { fetch in
                 Task {

@@ -6,8 +6,8 @@ public enum FetchInterval: Sendable, Hashable {
     case never
     /// As often as the supervisor likes.
     case minimum
-    /// Not sooner than this after the last fetch, or after the client has left the foreground. The supervisor may have a
-    /// longer pause of its own (15 minutes by default).
+    /// Not sooner than this after the last fetch, or after the client has left the foreground. The supervisor
+    /// may have a longer pause of its own (15 minutes by default).
     case atLeast(Duration)
 
     package var wireMilliseconds: Int64 {
@@ -36,8 +36,8 @@ public enum FetchResult: Sendable, Hashable, CaseIterable {
 
 /// A fetch that ``Client/Handlers/fetch`` is told of.
 ///
-/// Complete it within ``budget``, on any thread: a client in the background that does not is terminated, and is given fewer
-/// fetches later. It is not suspended before.
+/// Complete it within ``budget``, on any thread: a client in the background that does not is terminated, and
+/// is given fewer fetches later. It is not suspended before.
 public struct Fetch: Sendable {
     /// The time from the wake to the completion.
     public let budget: Duration

@@ -72,7 +72,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case tooManyObservations
         /// The client has no observation of this name, or that cannot happen to its subject.
         case noSuchObservation
-        /// The supervisor does not know how to start this program, or may not: see `nightbell run` and manifests.
+        /// The supervisor does not know how to start this program, or may not: see `nightbell run` and
+        /// manifests.
         case cannotLaunch
         /// The state is larger than the limit of this client or this user.
         case stateTooLarge
@@ -120,7 +121,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case delegatedStateLost
         /// The client was made in another process, of which this one is a fork.
         case forked
-        /// There is no transfer process for this user: the supervisor has no such program, or this user is root.
+        /// There is no transfer process for this user: the supervisor has no such program, or this user is
+        /// root.
         case transfersUnavailable
         /// The transfer process refused what was asked for; the message says why.
         case transferRefused

@@ -3,15 +3,16 @@ import SwiftProtobuf
 
 /// A thing outside the process that ``Client/observe(_:_:)`` has observed.
 public enum Subject: Sendable, Hashable {
-    /// The machine is far (500 m by default) from where the client was last told it is; at most every five minutes. Also after
-    /// a quit by the user. Needs ``Mode/location``, as the other services.
+    /// The machine is far (500 m by default) from where the client was last told it is; at most every five
+    /// minutes. Also after a quit by the user. Needs ``Mode/location``, as the other services.
     case significantLocationChange
     /// The machine has moved by `distance` metres (0: at all), while the client has a process.
     case continuousLocation(distance: UInt32 = 0, accuracy: LocationAccuracy = .exact)
     /// The same while the client is in the foreground.
     case foregroundLocation(distance: UInt32 = 0, accuracy: LocationAccuracy = .exact)
-    /// The machine enters or leaves a circle. `latitude`, `longitude`: in degrees; `radius`: in metres, from 10 to 1,000,000.
-    /// It has left when it is a tenth of that further out, and 50 m at least. Also after a quit by the user.
+    /// The machine enters or leaves a circle. `latitude`, `longitude`: in degrees; `radius`: in metres, from
+    /// 10 to 1,000,000. It has left when it is a tenth of that further out, and 50 m at least. Also after a
+    /// quit by the user.
     case region(latitude: Double, longitude: Double, radius: Double)
     /// A Bluetooth device connects or disconnects, by BlueZ's object path. Needs ``Mode/bluetoothCentral``.
     case bluetoothDevice(path: String)
@@ -20,8 +21,8 @@ public enum Subject: Sendable, Hashable {
     /// A device is attached or detached, by a path below `/dev` that stays the same, such as
     /// `/dev/serial/by-id/…`. Needs ``Mode/externalAccessory``.
     case accessory(path: String)
-    /// All transfers of a session are finished, or one needs credentials. ``TransferSession`` has this observed. `session`: 1 to
-    /// 255 bytes.
+    /// All transfers of a session are finished, or one needs credentials. ``TransferSession`` has this
+    /// observed. `session`: 1 to 255 bytes.
     case transfers(session: String)
 
     package func wire(named name: String) -> WireObserve {

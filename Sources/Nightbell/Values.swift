@@ -8,7 +8,8 @@ public enum Mode: String, Sendable, Hashable, CaseIterable {
     case fetch
     /// Is woken when the machine has moved.
     case location
-    /// Is woken when a Bluetooth device notifies or connects. May hand over ``SocketTag/device`` sockets, as the two below.
+    /// Is woken when a Bluetooth device notifies or connects. May hand over ``SocketTag/device`` sockets, as
+    /// the two below.
     case bluetoothCentral = "bluetooth-central"
     /// Is woken when another machine uses a Bluetooth service of the client's.
     case bluetoothPeripheral = "bluetooth-peripheral"
@@ -31,8 +32,8 @@ public enum SocketTag: String, Sendable, Hashable, CaseIterable {
     case voip
     /// A listening stream socket.
     case listener
-    /// Any other pollable descriptor: a tty, a pipe, a timer, … Needs ``Mode/externalAccessory``, ``Mode/bluetoothCentral`` or
-    /// ``Mode/bluetoothPeripheral``.
+    /// Any other pollable descriptor: a tty, a pipe, a timer, … Needs ``Mode/externalAccessory``,
+    /// ``Mode/bluetoothCentral`` or ``Mode/bluetoothPeripheral``.
     case device
 }
 
@@ -131,8 +132,8 @@ public struct SocketConditions: OptionSet, Sendable, Hashable, CustomStringConve
     public static let flooded = SocketConditions(rawValue: 1 << 5)
     /// A ping, or the answer to one, could not be sent: the peer's receive window is full.
     public static let unanswerable = SocketConditions(rawValue: 1 << 6)
-    /// The kernel has given up the connection, or it cannot work over the present network: the machine has no longer the
-    /// socket's local address, or no route to its peer.
+    /// The kernel has given up the connection, or it cannot work over the present network: the machine has no
+    /// longer the socket's local address, or no route to its peer.
     public static let pathLost = SocketConditions(rawValue: 1 << 7)
 
     public var description: String {

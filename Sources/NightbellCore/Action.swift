@@ -24,7 +24,8 @@ package enum Refusal: Sendable, Hashable {
     case noSuchClient
     /// A keep-alive profile with invalid settings.
     case invalidProfile
-    /// A profile on a connection that is encrypted, and not by the kernel: only the owner can read its messages.
+    /// A profile on a connection that is encrypted, and not by the kernel: only the owner can read its
+    /// messages.
     case opaqueSocket
     /// A profile for streams on a datagram socket, or on a descriptor that is no socket.
     case profileNotForThis
@@ -219,11 +220,11 @@ package enum Action: Sendable, Equatable {
     case commandAnswer(Refusal?, RequestKey)
     case notify(ClientID, Notice)
     case arm(SocketToken)
-    /// Inspect all sockets of a client for paths that cannot work over the present network, and report them. An inspection
-    /// under way begins again.
+    /// Inspect all sockets of a client for paths that cannot work over the present network, and report them.
+    /// An inspection under way begins again.
     case inspectPaths(ClientID)
-    /// Watch a socket after its owner was told of its end. Report only unread bytes, those already there included; not the
-    /// end, which stays true.
+    /// Watch a socket after its owner was told of its end. Report only unread bytes, those already there
+    /// included; not the end, which stays true.
     case armPastEnd(SocketToken)
     /// Handle the pings of this socket from now on, and report its terms.
     case beginOffload(SocketToken)
@@ -240,7 +241,8 @@ package enum Action: Sendable, Equatable {
     case checkFreeze(ClientID, epoch: UInt64)
     case thaw(ClientID)
     case kill(ClientID, TerminationReason)
-    /// It has no process any more, or not yet: close its connection, release the process, keep everything else.
+    /// It has no process any more, or not yet: close its connection, release the process, keep everything
+    /// else.
     case makeDormant(ClientID)
     /// Start its program.
     case launch(ClientID)
@@ -266,8 +268,8 @@ package struct ActionBuffer: Sendable {
 
     package init() {}
 
-    /// More actions than a turn has in the steady state. The room of a turn that adopted or armed thousands of sockets is
-    /// not kept: it was 12 bytes for each of 15,000 (`nightbell-load park`).
+    /// More actions than a turn has in the steady state. The room of a turn that adopted or armed thousands
+    /// of sockets is not kept: it was 12 bytes for each of 15,000 (`nightbell-load park`).
     private static let usualCount = 128
 
     package mutating func removeAll() {

@@ -1,4 +1,5 @@
-/// A key with which the edge finds the connection and the request of an answer. The core returns it unchanged.
+/// A key with which the edge finds the connection and the request of an answer. The core returns it
+/// unchanged.
 package struct RequestKey: Sendable, Hashable {
     package var connection: UInt64
     package var request: UInt64
@@ -28,8 +29,9 @@ package struct Registration: Sendable, Equatable {
     package var wantsNetworkChanges = false
     /// It is launched only once its user's home is there.
     package var waitsForUnlock = false
-    /// Another process speaks for the program, which is suspended and woken without its knowledge. That process always
-    /// runs: it is not asked to prepare, has no budgets, and brings the program to the background each time anew.
+    /// Another process speaks for the program, which is suspended and woken without its knowledge. That
+    /// process always runs: it is not asked to prepare, has no budgets, and brings the program to the
+    /// background each time anew.
     package var isUnmodified = false
 
     package init(
@@ -158,15 +160,15 @@ package enum Event: Sendable {
     case simulate(Occurrence, observation: String, ClientID, RequestKey)
     /// An armed socket fired; it is no longer armed.
     case fired(SocketToken, Conditions)
-    /// The same, and the edge has thawed the owner already (see `allowsEarlyThaw(of:)`). The conditions, which are
-    /// not empty, are those that the edge saw: the owner may have read the input since.
+    /// The same, and the edge has thawed the owner already (see `allowsEarlyThaw(of:)`). The conditions,
+    /// which are not empty, are those that the edge saw: the owner may have read the input since.
     case thawedEarly(SocketToken, Conditions)
     /// The kernel confirmed the suspension of this epoch.
     case frozen(ClientID, epoch: UInt64)
     /// The incoming data of a suspended client's socket was inspected with its profile.
     case inspected(SocketToken, InspectionResult)
-    /// The edge has begun to handle the pings of a socket, under these terms; without terms, it sends no pings.
-    /// `isAwaitingAnswer`: whether the owner's delegated state awaits an answer already.
+    /// The edge has begun to handle the pings of a socket, under these terms; without terms, it sends no
+    /// pings. `isAwaitingAnswer`: whether the owner's delegated state awaits an answer already.
     case offloadBegan(SocketToken, PingTerms?, isAwaitingAnswer: Bool)
     /// A ping could not be sent.
     case pingFailed(SocketToken)
@@ -202,7 +204,8 @@ package enum Event: Sendable {
     case fact(Fact)
     /// The sockets of a client were inspected: these cannot work over the present network.
     case pathsInspected(ClientID, [BrokenPath])
-    /// The total time that the machine has slept since it was started. It comes before all other events of a turn.
+    /// The total time that the machine has slept since it was started. It comes before all other events of a
+    /// turn.
     case machineSlept(total: Duration)
     /// `nextDeadline` has come.
     case timer

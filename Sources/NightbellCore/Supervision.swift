@@ -1,9 +1,9 @@
 /// The whole of Nightbell's behaviour, without any I/O: events in, actions out.
 ///
 /// It is deterministic and copyable: the same events at the same instants give the same actions, so that any
-/// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock belong
-/// to the edge. The edge passes the events of one turn of its loop to `handle`, then calls `endTurn`, carries out
-/// the actions in order, and reports their results as further events.
+/// run can be replayed. Sockets are tokens and processes are client IDs; descriptors, pids and the clock
+/// belong to the edge. The edge passes the events of one turn of its loop to `handle`, then calls `endTurn`,
+/// carries out the actions in order, and reports their results as further events.
 package struct Supervision: Sendable, Equatable {
     package internal(set) var settings: Settings {
         get { sharedSettings.value }
@@ -30,7 +30,8 @@ package struct Supervision: Sendable, Equatable {
     var pings: PingScheduler
     /// The offloaded sockets of each client that has any, by the client's slot.
     var offloaded: [UInt32: [SocketToken]] = [:]
-    /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no effect.
+    /// Results of inspecting sockets with a profile, by slot; only looked up, so that the order has no
+    /// effect.
     var foundConditions: [UInt32: FoundConditions] = [:]
     /// Clients with a wake to be delivered at the end of the turn, in the order of the decisions.
     var pendingWakes: [ClientID] = []
@@ -71,7 +72,8 @@ package struct Supervision: Sendable, Equatable {
         var isQuit = false
         /// Identifies the ownership in persisted records.
         let number: UInt64
-        /// The number under which it was given up last; 0 while it is in use, which it is while it has a client.
+        /// The number under which it was given up last; 0 while it is in use, which it is while it has a
+        /// client.
         var givenUp: UInt64 = 0
     }
 
@@ -112,7 +114,8 @@ package struct Supervision: Sendable, Equatable {
             ? now : now.advanced(byNanoseconds: machineSleptNanoseconds)
     }
 
-    /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining ones.
+    /// Frees the memory of clients and sockets that are gone. It takes time in proportion to the remaining
+    /// ones.
     package mutating func giveMemoryBack() {
         clients.giveMemoryBack()
         sockets.giveMemoryBack()
@@ -222,8 +225,9 @@ package struct Supervision: Sendable, Equatable {
         }
     }
 
-    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed, a window is about to end, a ping is
-    /// due, or an upgrade is near; and every client woken in this turn gets all its reasons in one wake.
+    /// Ends a turn: each client inside its keep-alive window runs if any client was thawed, a window is about
+    /// to end, a ping is due, or an upgrade is near; and every client woken in this turn gets all its reasons
+    /// in one wake.
     package mutating func endTurn(at now: Instant, into actions: inout ActionBuffer) {
         let now = mutated(.chargesSleep) ? now + machineSlept : now
         // Before the keep-alives, which run along with any wake.
@@ -244,8 +248,9 @@ package struct Supervision: Sendable, Equatable {
         if !isStopping, isDue { runPings(at: now, into: &actions) }
     }
 
-    /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and handle nothing
-    /// else until the queue is empty. If another of these sockets belongs to a client already notified, it gets another wake.
+    /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and
+    /// handle nothing else until the queue is empty. If another of these sockets belongs to a client already
+    /// notified, it gets another wake.
     package mutating func endPortion(into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
         deliverWakes(into: &actions)
@@ -259,8 +264,8 @@ package struct Supervision: Sendable, Equatable {
         pendingWakes.removeAll(keepingCapacity: true)
     }
 
-    /// Prepares for the supervisor to be down for `duration` after this turn. If any keep-alive handler would be late by
-    /// then, all clients inside their window run now.
+    /// Prepares for the supervisor to be down for `duration` after this turn. If any keep-alive handler would
+    /// be late by then, all clients inside their window run now.
     package mutating func prepareForSilence(of duration: Duration, at now: Instant) {
         if schedule.isDue(at: elapsed(at: now) + duration) { runsKeepAlivesAlong = true }
     }
@@ -312,11 +317,13 @@ package struct Supervision: Sendable, Equatable {
         counters.asleepNanoseconds += nanoseconds
     }
 
-    /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its timer.
+    /// Called after each event of a client: suspends it if nothing holds that off any more, and sets its
+    /// timer.
     ///
-    /// Only a client in the background is suspended, and these hold it off: entering the background, an open wake, lingering or
-    /// the pause after a refused attempt (`LifecycleStage.Background`); background tasks and media (`Assertions`); a fetch
-    /// (`isFetching`); the set-up after a launch (`endOfSetUp`); and the end of the supervisor.
+    /// Only a client in the background is suspended, and these hold it off: entering the background, an open
+    /// wake, lingering or the pause after a refused attempt (`LifecycleStage.Background`); background tasks
+    /// and media (`Assertions`); a fetch (`isFetching`); the set-up after a launch (`endOfSetUp`); and the
+    /// end of the supervisor.
     mutating func suspendIfIdle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {

@@ -8,8 +8,8 @@ public struct EmbeddedError: Error, Sendable, Hashable, CustomStringConvertible 
         case resources
         /// A value of the ``EmbeddedSupervisor/Configuration`` is out of its range.
         case configuration
-        /// The kernel cannot watch the descriptor: `EPERM`, it is a file; `ENOSPC`, the user's limit of watches
-        /// (`fs.epoll.max_user_watches`) is reached; `EBADF`, it is not open.
+        /// The kernel cannot watch the descriptor: `EPERM`, it is a file; `ENOSPC`, the user's limit of
+        /// watches (`fs.epoll.max_user_watches`) is reached; `EBADF`, it is not open.
         case notWatchable
         /// The descriptor is parked already.
         case alreadyParked

@@ -1,14 +1,14 @@
 import LinuxSystem
 import NightbellCore
 
-/// A supervisor inside its host: it holds the host's idle sockets, deals with their pings, and reports when one
-/// of them needs the host.
+/// A supervisor inside its host: it holds the host's idle sockets, deals with their pings, and reports when
+/// one of them needs the host.
 ///
 /// A server with ten thousand connections, of which fifty are active, keeps a channel, buffers and a session
 /// for each of the others. Instead it can save what it must remember of a connection in a few bytes, discard
-/// the rest, and `park` the socket together with these bytes. When the peer sends something, the host is told,
-/// claims both, and rebuilds what it had. A parked socket costs fewer than 300 bytes, including its state of 32
-/// bytes and a profile.
+/// the rest, and `park` the socket together with these bytes. When the peer sends something, the host is
+/// told, claims both, and rebuilds what it had. A parked socket costs fewer than 300 bytes, including its
+/// state of 32 bytes and a profile.
 ///
 /// ```swift
 /// let supervisor = try EmbeddedSupervisor { events in
@@ -22,18 +22,18 @@ import NightbellCore
 /// }
 /// ```
 ///
-/// **Ownership.** From `park` to `claim` the socket is the supervisor's: no other code may read, write or close
-/// it. A duplicate of it elsewhere does no harm to the supervisor, but traffic may then be gone before the host
-/// looks.
+/// **Ownership.** From `park` to `claim` the socket is the supervisor's: no other code may read, write or
+/// close it. A duplicate of it elsewhere does no harm to the supervisor, but traffic may then be gone before
+/// the host looks.
 ///
-/// **Each parked socket is reported once**, together with everything that had happened by then. Nothing more is
-/// done for it and nothing more is reported until the host claims or releases it, so a slow host is not flooded
-/// with events. Only ``ParkingReasons/keepAliveDue`` changes nothing: the socket stays watched, and may be
-/// reported later.
+/// **Each parked socket is reported once**, together with everything that had happened by then. Nothing more
+/// is done for it and nothing more is reported until the host claims or releases it, so a slow host is not
+/// flooded with events. Only ``ParkingReasons/keepAliveDue`` changes nothing: the socket stays watched, and
+/// may be reported later.
 ///
-/// **At the moment of parking** the socket may already have unread bytes, or its end: that is reported at once,
-/// possibly before `park` returns. Keep what the host needs to continue a connection in its state, not in a
-/// table by token.
+/// **At the moment of parking** the socket may already have unread bytes, or its end: that is reported at
+/// once, possibly before `park` returns. Keep what the host needs to continue a connection in its state, not
+/// in a table by token.
 ///
 /// All methods can be called from any thread, even while events are delivered. None waits for the network.
 public final class EmbeddedSupervisor: Sendable {
@@ -43,8 +43,8 @@ public final class EmbeddedSupervisor: Sendable {
         public enum Service: Sendable, Hashable {
             /// A thread of the supervisor's own, on which events are delivered.
             case ownThread
-            /// The host's own loop: libevent's, or any other. It watches ``EmbeddedSupervisor/descriptor`` for
-            /// reading (level-triggered) and calls ``EmbeddedSupervisor/serve()``, which delivers events.
+            /// The host's own loop: libevent's, or any other. It watches ``EmbeddedSupervisor/descriptor``
+            /// for reading (level-triggered) and calls ``EmbeddedSupervisor/serve()``, which delivers events.
             case host
         }
 
@@ -56,8 +56,8 @@ public final class EmbeddedSupervisor: Sendable {
         /// The width of a keep-alive's window, as a share of its time, from 0 to 1: by default `keepAliveDue`
         /// comes within the last tenth, together with those of other sockets, and never after the end.
         public var keepAliveTolerance = 0.1
-        /// The timer is set this long before the end of a window, so that scheduling does not make it late. Not
-        /// negative.
+        /// The timer is set this long before the end of a window, so that scheduling does not make it late.
+        /// Not negative.
         public var lead: Duration = .milliseconds(250)
         /// Size of the per-socket token bucket for absorbed pings, from 1 to 65,535 …
         public var noiseBurst = 32
@@ -95,9 +95,9 @@ public final class EmbeddedSupervisor: Sendable {
 
     /// All events, in order, for one consumer, if no `onEvents` was given. The stream ends with `close`.
     ///
-    /// Events are queued until they are read, including those of sockets that have been claimed since: at most
-    /// two for each time that a socket was parked. A host that claims without an event and parks again must
-    /// still read them.
+    /// Events are queued until they are read, including those of sockets that have been claimed since: at
+    /// most two for each time that a socket was parked. A host that claims without an event and parks again
+    /// must still read them.
     public let events: AsyncStream<ParkedEvent>
     private let loop: ParkingLoop
 
@@ -128,14 +128,15 @@ public final class EmbeddedSupervisor: Sendable {
     /// `tcp` sets.
     ///
     /// - Parameters:
-    ///   - socket: an open descriptor. It is the supervisor's once this returns; if it throws, it is still the
-    ///     caller's.
-    ///   - profile: the traffic that need not be reported, and the pings that are sent meanwhile. Without one,
-    ///     any traffic is reported.
-    ///   - idleTag: the tag of the command IDLE, to which the server has answered `+`; for the profile `imap`,
-    ///     which renews it. ``ClaimedSocket/idle`` is the one that is under way later. nil: IDLE is not renewed.
-    ///   - keepAlive: `keepAliveDue` is reported within this time, once, for a session that the host itself has
-    ///     to refresh. nil: never.
+    ///   - socket: an open descriptor. It is the supervisor's once this returns; if it throws, it is still
+    ///     the caller's.
+    ///   - profile: the traffic that need not be reported, and the pings that are sent meanwhile. Without
+    ///     one, any traffic is reported.
+    ///   - idleTag: the tag of the command IDLE, to which the server has answered `+`; for the profile
+    ///     `imap`, which renews it. ``ClaimedSocket/idle`` is the one that is under way later. nil: IDLE is
+    ///     not renewed.
+    ///   - keepAlive: `keepAliveDue` is reported within this time, once, for a session that the host itself
+    ///     has to refresh. nil: never.
     ///   - state: bytes that `claim` returns.
     /// - Throws: ``EmbeddedError``: `notWatchable`, `alreadyParked`, `profile`, `stateTooLarge`,
     ///   `tooManySockets`, `closed`.

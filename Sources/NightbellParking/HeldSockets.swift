@@ -2,8 +2,8 @@ import LinuxSystem
 import NightbellCore
 import NightbellProfiles
 
-/// The sockets that an embedded supervisor holds, by the slot of their token: 12 bytes for each, its state, and its
-/// profile if it has one.
+/// The sockets that an embedded supervisor holds, by the slot of their token: 12 bytes for each, its state,
+/// and its profile if it has one.
 struct HeldSockets {
     private struct Held {
         static var none: Held { Held(descriptor: -1, statePlace: 0, stateLength: 0) }

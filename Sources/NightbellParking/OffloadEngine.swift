@@ -3,11 +3,11 @@ package import LinuxSystem
 package import NightbellCore
 package import NightbellProfiles
 
-/// Handles noise on sockets of sleeping owners, and sends their pings: peeks, inspects with a profile, answers,
-/// consumes. The core decides when, and what follows.
+/// Handles noise on sockets of sleeping owners, and sends their pings: peeks, inspects with a profile,
+/// answers, consumes. The core decides when, and what follows.
 ///
-/// No reply is ever incomplete between two calls: it is sent at once and whole, or not at all. So a socket can
-/// be handed back at any moment.
+/// No reply is ever incomplete between two calls: it is sent at once and whole, or not at all. So a socket
+/// can be handed back at any moment.
 package struct OffloadEngine: ~Copyable {
     private var random = RandomNumbers()
     /// For peeking at input; reused. Longer than any noise.
@@ -115,15 +115,16 @@ package struct OffloadEngine: ~Copyable {
                 inspection = found
                 guard length > 0 else { return }
                 guard SocketTraffic.consume(descriptor, length, using: &buffer) else {
-                    // Another process that shares the socket reads it: its stream position is no longer known.
+                    // Another process that shares the socket reads it: its stream position is no longer
+                    // known.
                     return inspection.rest = .significant(.readable)
                 }
                 FaultInjection.point("offload: after noise is taken")
                 if !inspection.rest.isNothing { return }
                 let isAll = length == count && count < buffer.count
                 if isAll, !mayHaveMark { return }
-                // The peek may have stopped before urgent data, and the kernel does not report again what lies
-                // behind it. Urgent data may also have arrived since.
+                // The peek may have stopped before urgent data, and the kernel does not report again what
+                // lies behind it. Urgent data may also have arrived since.
                 if SocketTraffic.isAtMark(descriptor) { return inspection.rest = .significant(.readable) }
                 if isAll { return }
                 mayHaveMark = true

@@ -32,8 +32,8 @@ public struct ClaimedSocket: Sendable {
     public let state: [UInt8]
     /// The name it had, now invalid.
     public let token: ParkingToken
-    /// ``EmbeddedSupervisor/send(_:to:)`` has written only the beginning of a message; its caller has the rest,
-    /// which must be written before anything else.
+    /// ``EmbeddedSupervisor/send(_:to:)`` has written only the beginning of a message; its caller has the
+    /// rest, which must be written before anything else.
     public let isInsideMessage: Bool
     /// The command IDLE that is under way now, if `park` was given the tag of one.
     public let idle: IMAPIdle?

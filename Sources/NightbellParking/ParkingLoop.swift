@@ -5,11 +5,11 @@ import NightbellProfiles
 
 /// The parts of an embedded supervisor: the core, the sockets, and one epoll set that watches all of them.
 ///
-/// A libevent watch would cost this process 170 bytes for each socket. In an epoll set the kernel holds all of
-/// that, and the whole set is one descriptor for the host's loop.
+/// A libevent watch would cost this process 170 bytes for each socket. In an epoll set the kernel holds all
+/// of that, and the whole set is one descriptor for the host's loop.
 ///
-/// Sendable: mutable state is touched only with the lock held, or by the serving thread, of which there is one
-/// at a time; events are delivered without the lock.
+/// Sendable: mutable state is touched only with the lock held, or by the serving thread, of which there is
+/// one at a time; events are delivered without the lock.
 @safe
 final class ParkingLoop: @unchecked Sendable {
     private let lock = Lock()
@@ -93,8 +93,8 @@ final class ParkingLoop: @unchecked Sendable {
         let token = parking.park(
             hasProfile: conversation != nil, pinging: terms, keepAlive: keepAlive, at: now)
         do {
-            // The beginning of a ping may lie in a socket for a while: it is to be reported once, and its rest
-            // as well.
+            // The beginning of a ping may lie in a socket for a while: it is to be reported once, and its
+            // rest as well.
             try watched.add(socket, conversation == nil ? .once : .edges, mark: token.rawValue)
         } catch {
             _ = parking.remove(token, .withdrawn)

@@ -1,12 +1,12 @@
 package import NightbellProfiles
 
 /// Describes the keep-alives of a protocol, so that they can be answered, sent and checked while a socket is
-/// parked, and only other traffic is reported. Make one and use it for all sockets with the same settings: they
-/// share it.
+/// parked, and only other traffic is reported. Make one and use it for all sockets with the same settings:
+/// they share it.
 ///
 /// Intervals and answer times are limited; a value out of range throws ``EmbeddedError`` with the code
-/// `profile`. A host that parks a socket with a profile guarantees that it has read and written whole messages
-/// only, and, if the profile sends pings, that no ping of the host's own is unanswered.
+/// `profile`. A host that parks a socket with a profile guarantees that it has read and written whole
+/// messages only, and, if the profile sends pings, that no ping of the host's own is unanswered.
 public struct ParkingProfile: Sendable {
     package let settings: ProfileSettings
 
@@ -68,8 +68,8 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// IMAP while the command IDLE is under way: absorbs the messages with which a server keeps the connection
-    /// up, and renews IDLE, if its tag was passed to `park`.
+    /// IMAP while the command IDLE is under way: absorbs the messages with which a server keeps the
+    /// connection up, and renews IDLE, if its tag was passed to `park`.
     ///
     /// - Parameters:
     ///   - interval: between renewals; nil: 28 minutes.
@@ -90,7 +90,8 @@ public struct ParkingProfile: Sendable {
     ///
     /// - Parameters:
     ///   - server: the server's domain: its pings are answered; nil: that of `address`. Pings of other
-    ///     entities, which the server passes on, wake. Without both, only pings without a sender are answered.
+    ///     entities, which the server passes on, wake. Without both, only pings without a sender are
+    ///     answered.
     ///   - address: the host's full address.
     ///   - whiteSpacePings: sends spaces, which have no answer, instead of pings.
     public static func xmpp(
@@ -184,8 +185,8 @@ public struct ParkingProfile: Sendable {
         }
     }
 
-    /// TCP's own keep-alives, set while the socket is parked, and restored when it is claimed. Nothing is read,
-    /// so this works for encrypted connections as well. Only for TCP connections.
+    /// TCP's own keep-alives, set while the socket is parked, and restored when it is claimed. Nothing is
+    /// read, so this works for encrypted connections as well. Only for TCP connections.
     ///
     /// - Parameters:
     ///   - idle: from the last traffic to the first probe; nil: 15 minutes.

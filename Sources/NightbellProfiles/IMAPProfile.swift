@@ -197,7 +197,8 @@ package final class IMAPSettings: Sendable {
     /// - Parameters:
     ///   - answerWithin: from DONE to `+`; nil: 30 s, no standard.
     ///   - fillers: the texts of untagged OKs that are noise, whatever their case; none: Dovecot's.
-    ///   - tagPrefix: tags of renewals are this and a number; empty: `NB`. The owner must not use such tags itself.
+    ///   - tagPrefix: tags of renewals are this and a number; empty: `NB`. The owner must not use such tags
+    ///     itself.
     package init(
         interval: Duration? = nil, answerWithin: Duration? = nil, fillers: [String] = [],
         tagPrefix: String = ""

@@ -42,8 +42,8 @@ package struct IntervalLimits: Sendable, Hashable {
 }
 
 extension Duration {
-    /// The time for an answer, or the standard one for nil. An answer is awaited for an hour at most, because no
-    /// other ping is sent until then.
+    /// The time for an answer, or the standard one for nil. An answer is awaited for an hour at most, because
+    /// no other ping is sent until then.
     static func answerTime(_ time: Duration?, standard: Duration) throws(SettingsError) -> Duration {
         let time = time ?? standard
         guard time > .zero, time <= .minutes(60) else { throw .outOfRange("answerWithin") }

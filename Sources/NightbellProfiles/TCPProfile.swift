@@ -43,9 +43,10 @@ package final class TCPSettings: Sendable {
     package let intervalSeconds: Int32
     /// `TCP_KEEPCNT`: the connection counts as dead after this many unanswered probes.
     package let probes: Int32
-    /// `TCP_USER_TIMEOUT`: none, even if the owner has one. Linux compares it, as soon as one probe is unanswered,
-    /// with the time since the last segment arrived, and lets it decide instead of the number of probes. That time has
-    /// no limit when the owner falls asleep, so that with any value the first probe that is lost might be the last.
+    /// `TCP_USER_TIMEOUT`: none, even if the owner has one. Linux compares it, as soon as one probe is
+    /// unanswered, with the time since the last segment arrived, and lets it decide instead of the number of
+    /// probes. That time has no limit when the owner falls asleep, so that with any value the first probe
+    /// that is lost might be the last.
     package let userTimeoutMilliseconds: UInt32 = 0
 
     /// The time from the last segment until a dead connection is detected, if probes are sent that long. The

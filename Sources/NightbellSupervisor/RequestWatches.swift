@@ -20,7 +20,8 @@ private struct SignalWatches: ~Copyable {
     }
 }
 
-/// Watches what other threads and processes ask of the supervisor besides its connections; they only have to exist.
+/// Watches what other threads and processes ask of the supervisor besides its connections; they only have to
+/// exist.
 struct RequestWatches: ~Copyable {
     private let stop: Watch
     private let memory: Watch

@@ -9,8 +9,8 @@ import Suspension
 
 /// Carries out the actions that the core asks for.
 extension Supervisor {
-    /// Persists the core's changes, then carries out its actions in order. Their outcomes are fed in later, so that the
-    /// core never hears of an action's outcome before the actions after it are done.
+    /// Persists the core's changes, then carries out its actions in order. Their outcomes are fed in later,
+    /// so that the core never hears of an action's outcome before the actions after it are done.
     ///
     /// - Parameter context: of the request that the actions answer.
     func flush(_ context: inout RequestContext) {

@@ -19,7 +19,8 @@ enum PendingWork {
     case media(UserID)
 }
 
-/// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's turn.
+/// The sockets of one user that are armed and that fire at once in a turn; the rest waits for the user's
+/// turn.
 package struct SocketQuota {
     package static let perUser = 128
 
@@ -85,7 +86,8 @@ extension Supervisor {
 
     /// Feeds a fired socket to the core, at once or in its user's turn.
     func socketReady(_ token: SocketToken, _ ready: Ready) {
-        // The core must be told at once of each client that was thawed. A socket armed past its end fires again and again.
+        // The core must be told at once of each client that was thawed. A socket armed past its end fires
+        // again and again.
         guard !ready.wasHandledEarly, !parked.isArmedPastEnd(token), let user = overQuota(token) else {
             return socketFired(token, ready)
         }

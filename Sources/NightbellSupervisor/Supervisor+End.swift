@@ -7,7 +7,8 @@ import Suspension
 extension Supervisor {
     enum Phase {
         case running
-        /// All clients are thawed; messages are still being delivered, and launched programs end, until then at the latest.
+        /// All clients are thawed; messages are still being delivered, and launched programs end, until then
+        /// at the latest.
         case lameDuck(until: Instant)
         case stopped
     }

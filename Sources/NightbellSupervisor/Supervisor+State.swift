@@ -85,8 +85,9 @@ struct DurableState {
 
 /// State that outlives the supervisor, and access to the core.
 extension Supervisor {
-    /// Queries the core in place: as a stored property of a class it would be copied, with a reference counted
-    /// for each of its tables. The query must not touch `supervision`, which would be a second access.
+    /// Queries the core in place: as a stored property of a class it would be copied, with a reference
+    /// counted for each of its tables. The query must not touch `supervision`, which would be a second
+    /// access.
     @inline(__always)
     func ask<Answer>(_ question: (inout Supervision) -> Answer) -> Answer { question(&supervision) }
 

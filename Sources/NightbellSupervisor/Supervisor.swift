@@ -10,9 +10,9 @@ import Suspension
 
 /// The supervisor: adopts sockets, suspends their owners, and wakes them when something happens.
 ///
-/// It lives on one thread, the one that calls `run()`. That thread's libevent loop is the actor's executor: the
-/// loop's reports and calls from other threads never run at the same time. Each turn of the loop is fed to the
-/// core as a whole; the core's actions are carried out here.
+/// It lives on one thread, the one that calls `run()`. That thread's libevent loop is the actor's executor:
+/// the loop's reports and calls from other threads never run at the same time. Each turn of the loop is fed
+/// to the core as a whole; the core's actions are carried out here.
 public actor Supervisor {
     nonisolated let loop: LoopExecutor
     private nonisolated let stopRequest: EventDescriptor
@@ -98,7 +98,8 @@ public actor Supervisor {
     /// Makes the runtime directory, thaws the processes that an earlier run left frozen, and listens. Clients
     /// that connect are served once `run()` is called.
     ///
-    /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory is.
+    /// - Throws: `SupervisorError`; no cgroup and no socket is left behind then, but the runtime directory
+    ///   is.
     public init(_ configuration: SupervisorConfiguration, logger: Logger) throws(SupervisorError) {
         let directory = try RuntimeDirectory(configuration.runtimeDirectory)
         try self.init(configuration, logger, SupervisorStartup(directory: directory))
@@ -215,8 +216,8 @@ public actor Supervisor {
     }
 
     /// Reports that memory is short, for callers that learn it by other means than
-    /// `SupervisorConfiguration.memoryPressure`. Suspended clients that can be launched again are ended, a few
-    /// of the largest each time. Can be called from any thread.
+    /// `SupervisorConfiguration.memoryPressure`. Suspended clients that can be launched again are ended, a
+    /// few of the largest each time. Can be called from any thread.
     public nonisolated func memoryIsShort() {
         do {
             try memoryRequest.signal()
@@ -246,8 +247,8 @@ public actor Supervisor {
         loop.hasWork =
             isDue || !hasBegun || !backlog.isEmpty || memory.survey != nil || isDemandOutdated
         guard !loop.hasWork else { return }
-        // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then fires
-        // early, and is set once more.
+        // The timer runs on while the machine sleeps, so that no keep-alive is late. For a budget it then
+        // fires early, and is set once more.
         timer.set(elapsed(deadline))
         setAlarm()
     }
@@ -300,7 +301,8 @@ public actor Supervisor {
         endFailedLaunches()
     }
 
-    /// Feeds in everything that is due, and lets the core end the turn: afterwards all its actions are carried out.
+    /// Feeds in everything that is due, and lets the core end the turn: afterwards all its actions are
+    /// carried out.
     private func advance() {
         acceptAgain()
         if !hasBegun { begin() }
@@ -414,8 +416,8 @@ public actor Supervisor {
         journal?.hasBegun = true
     }
 
-    /// Finds out what has happened, without reading or clearing anything, and tells the core. The sockets of a batch share
-    /// one `flush`.
+    /// Finds out what has happened, without reading or clearing anything, and tells the core. The sockets of
+    /// a batch share one `flush`.
     func socketFired(_ token: SocketToken, _ ready: Ready) {
         guard let descriptor = parked.descriptor(of: token) else { return }
         if parked.isArmedPastEnd(token), !SocketTraffic.hasUnread(descriptor) { return }
@@ -424,8 +426,8 @@ public actor Supervisor {
         guard ready.wasHandledEarly else {
             return supervision.handle(.fired(token, conditions), at: now, into: &buffer)
         }
-        // The input that its owner was thawed for counts, even if that, or another process that shares the socket,
-        // has read it since.
+        // The input that its owner was thawed for counts, even if that, or another process that shares the
+        // socket, has read it since.
         let seen: Conditions = ready.readable ? .readable : .peerClosed
         supervision.handle(
             .thawedEarly(token, conditions.isEmpty ? seen : conditions), at: now, into: &buffer)

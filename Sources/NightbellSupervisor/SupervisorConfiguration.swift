@@ -53,7 +53,8 @@ public struct SupervisorConfiguration: Sendable {
     public var stopSignals: [Int32] = []
     /// Called on the supervisor's thread when it begins to stop, for any reason.
     public var onStopping: @Sendable () -> Void = {}
-    /// Called on the thread of `run()` after the first turn, to release what only the start and the recovery needed.
+    /// Called on the thread of `run()` after the first turn, to release what only the start and the recovery
+    /// needed.
     package var onStarted: @Sendable () -> Void = {}
     /// The parent cgroup of all clients, such as `/nightbell.slice`: its limits then apply to them; if `nil`,
     /// each stays below the cgroup that it is in, with its limits as before.
@@ -63,7 +64,8 @@ public struct SupervisorConfiguration: Sendable {
     public var stateDirectory: String?
     /// When memory counts as short; never if `nil`.
     public var memoryPressure: MemoryPressureTrigger?
-    /// Whether the memory of a suspended client is written to swap at once (`MADV_PAGEOUT`), if there is swap.
+    /// Whether the memory of a suspended client is written to swap at once (`MADV_PAGEOUT`), if there is
+    /// swap.
     public var pagesOut = false
     /// Signals, such as `SIGHUP`, that call `reload`.
     package var reloadSignals: [Int32] = []
@@ -75,8 +77,8 @@ public struct SupervisorConfiguration: Sendable {
     package var monitor: MonitorProgram?
     /// The program that moves users' files; nil: there are no transfers. They need a `stateDirectory`.
     package var transfers: TransferProgram?
-    /// How long a monitor may be silent before it is asked for an answer, if there is another reason to run or something is held
-    /// up by what it has said.
+    /// How long a monitor may be silent before it is asked for an answer, if there is another reason to run
+    /// or something is held up by what it has said.
     package var monitorSilence: Duration = .seconds(20)
     /// The number of sessions that are observed at most: each needs a process.
     package var observedSessions = 16
@@ -86,7 +88,8 @@ public struct SupervisorConfiguration: Sendable {
     package var gateway: GatewayRights?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
-    /// For tests: where the kernel tells how long processes have waited for processors and memory, and how often that is read.
+    /// For tests: where the kernel tells how long processes have waited for processors and memory, and how
+    /// often that is read.
     package var pressure = (directory: "/proc/pressure", interval: Duration.seconds(60))
     /// Descriptive: shown by `nightbell status`.
     public var version = ""

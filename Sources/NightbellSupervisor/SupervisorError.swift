@@ -10,8 +10,8 @@ public struct SupervisorError: Error, Sendable, CustomStringConvertible {
         case runtimeDirectory
         /// The control socket cannot be listened on. `errno` `EADDRINUSE`: another supervisor uses it.
         case socket
-        /// The table of identifiers cannot be read, or is of a later version. `errno` `EPERM`: another user could have
-        /// written it.
+        /// The table of identifiers cannot be read, or is of a later version. `errno` `EPERM`: another user
+        /// could have written it.
         case state
         /// An event loop, timer or descriptor could not be made.
         case loop

@@ -1,7 +1,8 @@
 /// A growing array of slots for non-copyable values, each used or free.
 ///
-/// `UniqueArray` of swift-collections 1.6 does not compile under the thread sanitizer, hence this type. It is in the
-/// module that looks parked sockets up: generic code of another one would ask the runtime for its type each time.
+/// `UniqueArray` of swift-collections 1.6 does not compile under the thread sanitizer, hence this type. It is
+/// in the module that looks parked sockets up: generic code of another one would ask the runtime for its type
+/// each time.
 @safe
 package struct UniqueSlots<Element: ~Copyable>: ~Copyable {
     private var base: UnsafeMutablePointer<Element?>

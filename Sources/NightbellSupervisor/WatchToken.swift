@@ -49,8 +49,8 @@ struct WatchToken: Sendable {
     var kind: Kind? { Kind(rawValue: rawValue >> 60) }
     var slot: UInt32 { UInt32(truncatingIfNeeded: rawValue & Self.slotMask) }
 
-    /// The owner's slot; nil if this is no socket, if it is armed past its end or if its owner's slot does not fit.
-    /// Such a socket does not thaw its owner early.
+    /// The owner's slot; nil if this is no socket, if it is armed past its end or if its owner's slot does
+    /// not fit. Such a socket does not thaw its owner early.
     var owner: UInt32? {
         let owner = rawValue >> 40 & Self.ownerMask
         return owner == Self.ownerMask ? nil : UInt32(truncatingIfNeeded: owner)

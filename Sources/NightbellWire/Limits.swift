@@ -1,6 +1,7 @@
 /// The packets between the supervisor and a monitor.
 package enum MonitorPacket {
-    /// In bytes, in both directions: more than the subjects that the core admits take, all of the greatest length.
+    /// In bytes, in both directions: more than the subjects that the core admits take, all of the greatest
+    /// length.
     package static let maximumBytes = 131_072
 }
 

@@ -5,7 +5,8 @@ package import LinuxSystem
 
 /// The rights that a process beside the supervisor gives up before it talks to others.
 package enum Privileges {
-    /// Becomes a user, with that user's group alone. Only root can; a process that is this user already stays it.
+    /// Becomes a user, with that user's group alone. Only root can; a process that is this user already stays
+    /// it.
     package static func become(_ name: String) throws(SystemError) {
         let (user, group) = try identity(name)
         if geteuid() == user, getuid() == user { return }
@@ -25,8 +26,8 @@ package enum Privileges {
         return unsafe (entry.pointee.pw_uid, entry.pointee.pw_gid)
     }
 
-    /// No new rights, no inspection by other processes of the user, and limits far above what the process needs: so a peer
-    /// cannot have it use up the machine's memory.
+    /// No new rights, no inspection by other processes of the user, and limits far above what the process
+    /// needs: so a peer cannot have it use up the machine's memory.
     ///
     /// - Parameters:
     ///   - descriptors: how many it may have open.
@@ -42,14 +43,15 @@ package enum Privileges {
         clinux_release_large_blocks_at_once()
     }
 
-    /// Has the kernel kill this process when the thread that started it ends, even if it is stopped then. A change of the user
-    /// cancels that. No signal comes if that thread has ended before, but then the connection is at its end.
+    /// Has the kernel kill this process when the thread that started it ends, even if it is stopped then. A
+    /// change of the user cancels that. No signal comes if that thread has ended before, but then the
+    /// connection is at its end.
     package static func endWithParent() throws(SystemError) {
         _ = try systemCall("prctl") { cmachine_end_with_parent() }
     }
 
-    /// The memory that the limit counts, in bytes. A build with a sanitizer has terabytes from its start, and keeps what
-    /// was freed: it gets no limit.
+    /// The memory that the limit counts, in bytes. A build with a sanitizer has terabytes from its start, and
+    /// keeps what was freed: it gets no limit.
     private static func memoryInUse() throws(SystemError) -> UInt {
         var fields = ByteFields(try SmallFile.read("/proc/self/statm"))
         for _ in 0..<5 { _ = fields.next() }

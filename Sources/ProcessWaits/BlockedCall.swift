@@ -15,7 +15,8 @@ package struct BlockedCall: Sendable, Hashable {
         case sleep
         case child
         case signal
-        /// One of the calls with a timeout, which the kernel goes on with after a stop: its arguments are lost.
+        /// One of the calls with a timeout, which the kernel goes on with after a stop: its arguments are
+        /// lost.
         case restarted
         /// `io_uring` or the older interface for asynchronous input and output.
         case ring
@@ -27,8 +28,8 @@ package struct BlockedCall: Sendable, Hashable {
     package enum Timeout: Sendable, Hashable {
         case never
         case after(Duration)
-        /// A `timespec` or `timeval` in the memory of the process: a time from the beginning of the call, or with `clock`
-        /// the time of that clock at which it ends.
+        /// A `timespec` or `timeval` in the memory of the process: a time from the beginning of the call, or
+        /// with `clock` the time of that clock at which it ends.
         case atAddress(UInt64, unit: Unit, clock: CInt? = nil)
         case unknown
 
@@ -42,7 +43,8 @@ package struct BlockedCall: Sendable, Hashable {
     package enum List: Sendable, Hashable {
         /// An array of `struct pollfd`.
         case entries(UInt64, count: Int)
-        /// Sets of bits for descriptors below `count`: to read, to write and with exceptions. 0: there is none.
+        /// Sets of bits for descriptors below `count`: to read, to write and with exceptions. 0: there is
+        /// none.
         case sets([UInt64], count: Int)
     }
 
@@ -136,8 +138,8 @@ extension BlockedCall {
         return unsafe clinux_may_be_cut_short(number, arguments, isPipe ? 1 : 0) != 0
     }
 
-    /// The timeout in the memory of the process of a call that a stop prolongs: the kernel writes there how much is left of it
-    /// when the stop begins, and goes on with that when it ends.
+    /// The timeout in the memory of the process of a call that a stop prolongs: the kernel writes there how
+    /// much is left of it when the stop begins, and goes on with that when it ends.
     package var prolongedTimeout: (address: UInt64, unit: Timeout.Unit)? {
         guard kind == .poll || kind == .select, case .atAddress(let address, let unit, nil) = timeout else {
             return nil

@@ -14,7 +14,8 @@ package enum ProcessGroup: Sendable, Hashable {
     /// This system has no cgroups of version 2.
     case none
 
-    /// Parses `/proc/PID/cgroup`. Version 2 has the hierarchy 0 and no controllers: `0::/system.slice/ssh.service`.
+    /// Parses `/proc/PID/cgroup`. Version 2 has the hierarchy 0 and no controllers:
+    /// `0::/system.slice/ssh.service`.
     package init(_ text: String) {
         let line = text.split(separator: "\n").first { $0.hasPrefix("0::") }
         guard let path = line?.dropFirst(3) else {

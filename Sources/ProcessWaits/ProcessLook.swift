@@ -13,7 +13,8 @@ package struct ProcessLook: Sendable {
         package var schedulerState: Character
         /// The descriptors that it waits for: for an epoll set, those in it.
         package var watched: [CInt] = []
-        /// Its own descriptors, such as an epoll set without those in it, with the events of epoll(7) that it waits for.
+        /// Its own descriptors, such as an epoll set without those in it, with the events of epoll(7) that it
+        /// waits for.
         package var interests: [CInt: UInt32] = [:]
         /// When its wait ends by itself.
         package var end = WaitEnd.never
@@ -35,8 +36,8 @@ package struct ProcessLook: Sendable {
 
     /// How closely to look.
     package enum Detail: Sendable, Hashable {
-        /// At the waits only. The members of epoll sets and the other descriptors, of which there can be thousands, are left
-        /// out, and names are empty.
+        /// At the waits only. The members of epoll sets and the other descriptors, of which there can be
+        /// thousands, are left out, and names are empty.
         case waits
         case all
     }
@@ -71,8 +72,8 @@ package struct ProcessLook: Sendable {
     /// Looks at a process.
     ///
     /// - Returns: nil if it is gone.
-    /// - Throws: the reason why `/proc` could not be read, such as `EMFILE`. Missing rights are no error: then the states are
-    ///   nil.
+    /// - Throws: the reason why `/proc` could not be read, such as `EMFILE`. Missing rights are no error:
+    ///   then the states are nil.
     package static func take(_ pid: pid_t, _ detail: Detail = .all) throws(SystemError) -> ProcessLook? {
         guard let name = detail == .all ? ProcFS.name(pid) : "" else { return nil }
         var look = ProcessLook(
@@ -226,7 +227,8 @@ extension ProcessLook.Thread {
         package let descriptor: CInt
         /// Of epoll(7), with the flags.
         package let events: UInt32
-        /// Of its file, which the process may have closed without that descriptor; 0 if this kernel does not tell.
+        /// Of its file, which the process may have closed without that descriptor; 0 if this kernel does not
+        /// tell.
         package let inode: UInt64
     }
 

@@ -1,7 +1,7 @@
 package import CLinux
 
-/// Whether a program may be put to sleep as it is: every thread waits for something that can be watched from outside, and has
-/// waited for a while.
+/// Whether a program may be put to sleep as it is: every thread waits for something that can be watched from
+/// outside, and has waited for a while.
 ///
 /// A pure judgement of two looks at the process.
 package struct SleepAssessment: Sendable, Hashable {
@@ -40,7 +40,8 @@ package struct SleepAssessment: Sendable, Hashable {
     package var obstacles: [Obstacle] = []
     /// In the order of the threads.
     package var waits: [Wait] = []
-    /// How often its threads began to run between the looks, for a second; nil if the kernel does not count that.
+    /// How often its threads began to run between the looks, for a second; nil if the kernel does not count
+    /// that.
     package var runsPerSecond: Double?
     /// The share of one processor that it used between the looks.
     package var processorShare: Double?

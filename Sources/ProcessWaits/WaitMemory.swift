@@ -1,9 +1,10 @@
 import CLinux
 
-/// Knowledge of the present waits of a program's threads, from looks at it: since when each goes on at most, and when it
-/// ends. Pure.
+/// Knowledge of the present waits of a program's threads, from looks at it: since when each goes on at most,
+/// and when it ends. Pure.
 ///
-/// The kernel does not tell when a call with a timeout began, nor, once the thread has been frozen, which call goes on.
+/// The kernel does not tell when a call with a timeout began, nor, once the thread has been frozen, which
+/// call goes on.
 package struct WaitMemory: Sendable {
     /// The end of a wait.
     package enum Deadline: Sendable, Hashable {
@@ -28,7 +29,8 @@ package struct WaitMemory: Sendable {
     /// - Parameter start: a time before the first wait, in nanoseconds of `CLOCK_MONOTONIC`.
     package init(start: Int64) { lastLook = start }
 
-    /// Takes in looks at all processes of the program, and replaces calls that go on after a freeze by the original ones.
+    /// Takes in looks at all processes of the program, and replaces calls that go on after a freeze by the
+    /// original ones.
     ///
     /// - Parameter begin: when the looks began, in nanoseconds of `CLOCK_MONOTONIC`.
     package mutating func take(_ processes: inout [ProcessLook], at begin: Int64) {
@@ -53,8 +55,8 @@ package struct WaitMemory: Sendable {
 
     /// When the wait of a thread ends by itself.
     ///
-    /// - Parameter estimate: when the thread ran last, in nanoseconds of `CLOCK_MONOTONIC`. It is trusted as far as the looks
-    ///   do not contradict it: a program that is woken too early loses nothing.
+    /// - Parameter estimate: when the thread ran last, in nanoseconds of `CLOCK_MONOTONIC`. It is trusted as
+    ///   far as the looks do not contradict it: a program that is woken too early loses nothing.
     package mutating func deadline(
         of thread: ProcessLook.Thread, estimate: () -> Int64?
     ) -> Deadline {

@@ -13,7 +13,8 @@ package struct Run: Sendable {
     /// A small world has so many times fewer steps, each of which is longer.
     private static let smallness = 10
 
-    /// Makes the worlds of `seed` and runs them, the first one for `steps` steps, or until the first violation.
+    /// Makes the worlds of `seed` and runs them, the first one for `steps` steps, or until the first
+    /// violation.
     ///
     /// A mistake of the edge is made in the first one only, and `narrator` tells of that one.
     package init(

@@ -107,7 +107,8 @@ final class SimulatedClient {
     var isFailing = false
 
     var stay = Stay.inactive
-    /// The clock runs from the first task in the background while no media plays; until then the tasks have all their time.
+    /// The clock runs from the first task in the background while no media plays; until then the tasks have
+    /// all their time.
     var clock: TaskClock?
     var tasksAreOver = false
     /// The time since which its warning or its end was due at the end of the last turn.
@@ -138,7 +139,8 @@ final class SimulatedClient {
     /// No process of it has said Hello yet.
     var neverSpoke = false
     var launchRoom = LaunchRoom()
-    /// The reasons for which it must be launched, the earliest time, and the sockets that it must be told of then.
+    /// The reasons for which it must be launched, the earliest time, and the sockets that it must be told of
+    /// then.
     var launchReasons: WakeReasons = []
     var launchNotBefore = Instant(nanoseconds: .min)
     var owed: [SocketToken] = []
@@ -172,7 +174,8 @@ final class SimulatedClient {
     /// It was admitted by a supervisor that died, and reports this to the next one.
     var isToRejoin = false
     var mayHearAgain = false
-    /// Its process ended before it could be told again: the next wake, of another process, may have the same number.
+    /// Its process ended before it could be told again: the next wake, of another process, may have the same
+    /// number.
     var mayReuseNumber = false
     /// It was told to drop its state in this turn, and must.
     var mustDropState = false

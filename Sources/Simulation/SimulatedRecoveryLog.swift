@@ -1,7 +1,7 @@
 import NightbellCore
 
-/// Shared memory and a keeper, as dictionaries. Shared state outlives a death at once; a death loses the records that have
-/// not been flushed.
+/// Shared memory and a keeper, as dictionaries. Shared state outlives a death at once; a death loses the
+/// records that have not been flushed.
 struct SimulatedRecoveryLog {
     /// The state of a client in shared memory.
     private struct Row {
@@ -92,7 +92,8 @@ struct SimulatedRecoveryLog {
         }
     }
 
-    /// The supervisor has died while it wrote `later`: it has flushed the observations, and not stored the rest.
+    /// The supervisor has died while it wrote `later`: it has flushed the observations, and not stored the
+    /// rest.
     func flushing(_ later: SimulatedRecoveryLog) -> SimulatedRecoveryLog {
         var log = self
         log.flush()

@@ -1,7 +1,8 @@
 import NightbellCore
 
-/// The parameters of a world: the kinds of its clients, the faults of its kernel and network, and the settings of the
-/// supervisor. Drawn once per world, so that some worlds are full of one kind of trouble and others free of it.
+/// The parameters of a world: the kinds of its clients, the faults of its kernel and network, and the
+/// settings of the supervisor. Drawn once per world, so that some worlds are full of one kind of trouble and
+/// others free of it.
 struct WorldParameters: Sendable {
     var settings = Settings()
     /// The tolerance of keep-alive windows in whole percent, as in `settings`.

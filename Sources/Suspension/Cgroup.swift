@@ -97,9 +97,9 @@ struct Cgroup: Hashable {
         return Cgroup(directory: String(decoding: bytes.prefix(length), as: UTF8.self))
     }
 
-    /// Thaws the processes in here, moves them out and removes the cgroup, with those that they have made below it. Processes
-    /// that cannot be moved to `origin`, because it is gone or not writable, move to `fallback`. False: the cgroup is not
-    /// empty, for example because of a process that is about to die.
+    /// Thaws the processes in here, moves them out and removes the cgroup, with those that they have made
+    /// below it. Processes that cannot be moved to `origin`, because it is gone or not writable, move to
+    /// `fallback`. False: the cgroup is not empty, for example because of a process that is about to die.
     func dissolve(into origin: Cgroup?, else fallback: Cgroup) -> Bool {
         try? setFrozen(false)
         for child in (try? CgroupMount.children(of: directory)) ?? [] {

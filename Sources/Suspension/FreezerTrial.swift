@@ -63,8 +63,8 @@ package enum FreezerTrial {
         }
     }
 
-    /// While the kernel moves a process from one cgroup to another, no cgroup can be frozen or thawed. Unless it was told
-    /// that processes are moved often, it waits for all processors first.
+    /// While the kernel moves a process from one cgroup to another, no cgroup can be frozen or thawed. Unless
+    /// it was told that processes are moved often, it waits for all processors first.
     package static func moveFact(_ microseconds: Int64) -> MachineFacts.Fact {
         guard microseconds > 5_000 else {
             return MachineFacts.Fact("cgroup-move", .ok, "moved a process to a cgroup in \(microseconds) µs")
@@ -78,7 +78,8 @@ package enum FreezerTrial {
                 + "Starting and ending processes then takes a little longer.")
     }
 
-    /// The times that it takes to prepare a process, and from the request to stop it to the confirmation, in microseconds.
+    /// The times that it takes to prepare a process, and from the request to stop it to the confirmation, in
+    /// microseconds.
     private static func measure(
         _ suspender: any Suspender, _ process: borrowing ProcessHandle
     ) throws(SuspensionError) -> (attached: Int64, stopped: Int64) {

@@ -18,8 +18,8 @@ enum Leftovers {
     /// The name of the cgroups below which an instance puts its clients.
     static func name(of instance: InstanceNames) -> String { "nightbell-" + instance.name }
 
-    /// One is below the instance's own cgroup, and one in each cgroup that clients come from. Recorded paths that cannot be
-    /// such a cgroup are ignored.
+    /// One is below the instance's own cgroup, and one in each cgroup that clients come from. Recorded paths
+    /// that cannot be such a cgroup are ignored.
     static func places(of instance: InstanceNames, in state: RuntimeState) -> [Cgroup] {
         guard !state.cgroups.isEmpty, let mount = CgroupMount.find() else { return [] }
         return state.cgroups.filter { path in

@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 package import LinuxSystem
 
-/// Writes the memory of sleeping processes to swap (`process_madvise(2)`, `MADV_PAGEOUT`), on a thread of its own that
-/// exists only while there is something to write: it waits for the disk.
+/// Writes the memory of sleeping processes to swap (`process_madvise(2)`, `MADV_PAGEOUT`), on a thread of its
+/// own that exists only while there is something to write: it waits for the disk.
 @safe
 package final class PageOut: @unchecked Sendable {
     // Sendable: mutable state is touched only with the lock held.
@@ -82,8 +82,8 @@ package final class PageOut: @unchecked Sendable {
 
     // MARK: One process
 
-    /// Writes the memory of a process as long as `goesOn` returns true. Returns how many bytes were advised on; an
-    /// error ends it.
+    /// Writes the memory of a process as long as `goesOn` returns true. Returns how many bytes were advised
+    /// on; an error ends it.
     @discardableResult
     package static func pageOut(
         _ pidfd: CInt, _ pid: Int32, while goesOn: () -> Bool

@@ -3,11 +3,12 @@ import Glibc
 package import LinuxSystem
 import NightbellWire
 
-/// The state that the next supervisor with the same runtime directory needs, even if this one and its keeper are killed:
-/// processes that may be stopped, and processes that will reconnect. Nothing else writes its file, `runtime-state`.
+/// The state that the next supervisor with the same runtime directory needs, even if this one and its keeper
+/// are killed: processes that may be stopped, and processes that will reconnect. Nothing else writes its
+/// file, `runtime-state`.
 ///
-/// Stopping a process must be cheap. So a change is appended to the file, and the file is replaced once most of it is
-/// outdated. It is not synced to the disk, since it is of no use after the machine has stopped.
+/// Stopping a process must be cheap. So a change is appended to the file, and the file is replaced once most
+/// of it is outdated. It is not synced to the disk, since it is of no use after the machine has stopped.
 ///
 /// A full disk does not keep outdated state alive: what is shorter than the file is written in its place.
 package final class RuntimeState {

@@ -80,13 +80,13 @@ package protocol Suspender: AnyObject {
     /// slot is detached first.
     func attach(slot: UInt32, process: borrowing ProcessHandle) throws(SuspensionError)
 
-    /// Has a descendant of the attached process stopped along with it, if the method can do that: one that was started
-    /// before it was attached.
+    /// Has a descendant of the attached process stopped along with it, if the method can do that: one that
+    /// was started before it was attached.
     func include(slot: UInt32, descendant pid: pid_t) throws(SuspensionError)
 
-    /// Like `attach`, for a process that an earlier run of this instance may have stopped. Returns the state that it is in:
-    /// a process that was being stopped by a signal is continued. `wasStopped`: it is believed to have been stopped, which
-    /// is used if its state cannot be read.
+    /// Like `attach`, for a process that an earlier run of this instance may have stopped. Returns the state
+    /// that it is in: a process that was being stopped by a signal is continued. `wasStopped`: it is believed
+    /// to have been stopped, which is used if its state cannot be read.
     func reattach(
         slot: UInt32, process: borrowing ProcessHandle, wasStopped: Bool
     ) throws(SuspensionError) -> FoundState

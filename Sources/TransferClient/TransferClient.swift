@@ -2,7 +2,8 @@ package import LinuxSystem
 import SwiftProtobuf
 package import TransferWire
 
-/// A connection to the transfer process, driven step by step by a thread that may wait: for tests and measurements.
+/// A connection to the transfer process, driven step by step by a thread that may wait: for tests and
+/// measurements.
 package final class TransferClient {
     /// The process has ended the connection.
     package struct Ended: Error {

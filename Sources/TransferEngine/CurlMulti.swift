@@ -4,8 +4,8 @@ import EventLoop
 import Glibc
 import LinuxSystem
 
-/// libcurl's transfers, driven by the handlers of a loop: libcurl names the descriptors to watch and the instant to be called
-/// at, and never waits itself.
+/// libcurl's transfers, driven by the handlers of a loop: libcurl names the descriptors to watch and the
+/// instant to be called at, and never waits itself.
 @safe
 final class CurlMulti {
     private let handle: UnsafeMutableRawPointer

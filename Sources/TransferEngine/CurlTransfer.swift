@@ -33,7 +33,8 @@ final class CurlTransfer {
     private var list: UnsafeMutablePointer<curl_slist>?
     private let body: (descriptor: CInt, bytes: Int64)?
     private var sent: Int64 = 0
-    /// Of the response that is being read. Redirections and informational responses come before the one that counts.
+    /// Of the response that is being read. Redirections and informational responses come before the one that
+    /// counts.
     private(set) var head: ResponseHead?
     private var hasBody = false
     /// Called with each piece of the body of the response that counts; not with that of a redirection.

@@ -4,7 +4,8 @@ import EventLoop
 import Glibc
 import LinuxSystem
 
-/// A thread for work on files that takes time: writing to the disk, copies and digests. The loop must not wait for them.
+/// A thread for work on files that takes time: writing to the disk, copies and digests. The loop must not
+/// wait for them.
 final class FileWorker {
     /// The descriptors are closed by their owner, after the result has come.
     enum Job: Sendable {

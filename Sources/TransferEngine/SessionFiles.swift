@@ -32,8 +32,8 @@ final class OpenFile {
     }
 }
 
-/// The files of the sessions: a directory for each session, with the data that a task has received and, for an upload, the
-/// body that it sends.
+/// The files of the sessions: a directory for each session, with the data that a task has received and, for
+/// an upload, the body that it sends.
 struct SessionFiles {
     enum Part: String, CaseIterable {
         case data
@@ -113,7 +113,8 @@ struct SessionFiles {
         _ = unsafe rmdir(path)
     }
 
-    /// Removes what no task has: the process ended before the store knew of it, or after the store had forgotten it.
+    /// Removes what no task has: the process ended before the store knew of it, or after the store had
+    /// forgotten it.
     func sweep(keeping tasks: [TaskID: SessionID], sessions: Set<SessionID>) {
         let root = directory + "/sessions"
         for name in (try? SmallFile.names(in: root)) ?? [] {

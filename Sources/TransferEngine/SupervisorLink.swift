@@ -5,8 +5,8 @@ import SwiftProtobuf
 import TransferModel
 import TransferWire
 
-/// The connection to the supervisor that has started the process: it says which clients were quit, and is told of the ends of
-/// sessions.
+/// The connection to the supervisor that has started the process: it says which clients were quit, and is
+/// told of the ends of sessions.
 package final class SupervisorLink {
     private let loop: HandlerLoop
     private let engine: TransferEngine

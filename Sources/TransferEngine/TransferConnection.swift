@@ -208,7 +208,8 @@ final class TransferConnection {
         progress[id] = nil
     }
 
-    /// At most once a second. A client that has not read the last report, because it sleeps, gets no other one.
+    /// At most once a second. A client that has not read the last report, because it sleeps, gets no other
+    /// one.
     func reportProgress() {
         guard let session, !hasEnded, !isBlocked, !SocketTraffic.hasUnsent(socket.rawValue) else { return }
         for (id, attempt) in engine.attempts where owns(id, session) {

@@ -312,8 +312,8 @@ extension TransferEngine {
         noteEnd(of: attempt.id)
     }
 
-    /// All bytes are there. A download is a result now, and is written to the disk later: after a loss of power it is fetched
-    /// again, if it is not released. The response to an upload cannot be had again.
+    /// All bytes are there. A download is a result now, and is written to the disk later: after a loss of
+    /// power it is fetched again, if it is not released. The response to an upload cannot be had again.
     private func conclude(_ attempt: Attempt, status: Int) {
         let id = attempt.id
         guard let task = tasks[id] else { return }

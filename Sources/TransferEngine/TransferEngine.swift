@@ -3,13 +3,13 @@ import Glibc
 package import LinuxSystem
 package import TransferModel
 
-/// Moves the files of a user's sessions: decides by `TransferQueue` which task runs, has libcurl run it, and stores what has
-/// come of it. Confined to the loop's thread.
+/// Moves the files of a user's sessions: decides by `TransferQueue` which task runs, has libcurl run it, and
+/// stores what has come of it. Confined to the loop's thread.
 ///
-/// The order of writes makes any death harmless. Bytes are appended to a file, and the file's length tells how many there are.
-/// The validator is stored at the end of the turn in which its first bytes were written: a part without one is fetched anew,
-/// and one with a validator of before is refused by the server (`If-Range`). After a start of the machine only bytes count
-/// that were written to the disk.
+/// The order of writes makes any death harmless. Bytes are appended to a file, and the file's length tells
+/// how many there are. The validator is stored at the end of the turn in which its first bytes were written:
+/// a part without one is fetched anew, and one with a validator of before is refused by the server
+/// (`If-Range`). After a start of the machine only bytes count that were written to the disk.
 package final class TransferEngine {
     struct Task {
         var record: TransferStore.Record
@@ -70,14 +70,15 @@ package final class TransferEngine {
     private var queueTimer: LoopTimer?
     private var orphanTimer: LoopTimer?
     private var reminderTimer: LoopTimer?
-    /// The first pause before an end is told again, which doubles. A client that was told of it may have died meanwhile, and the
-    /// supervisor may have heard of the end before it heard of the death.
+    /// The first pause before an end is told again, which doubles. A client that was told of it may have died
+    /// meanwhile, and the supervisor may have heard of the end before it heard of the death.
     private static let firstReminder: Int64 = 10_000_000_000
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// A task has finished, or needs credentials, or another was added.
     package var onChange: (TaskID, SessionID) -> Void = { _, _ in }
-    /// A session has ended, or a task of it needs credentials: its client is to be woken, once that is stored.
+    /// A session has ended, or a task of it needs credentials: its client is to be woken, once that is
+    /// stored.
     package var onEnd: (TransferEnd) -> Void = { _ in }
     private(set) var failure: TransferError?
 
@@ -131,8 +132,8 @@ package final class TransferEngine {
         for id in sessions.keys { scheduleReminder(of: id) }
     }
 
-    /// The machine has started anew, perhaps after a loss of power: only durable bytes count. A file that was handed over, but
-    /// not released, is continued as one that was not.
+    /// The machine has started anew, perhaps after a loss of power: only durable bytes count. A file that was
+    /// handed over, but not released, is continued as one that was not.
     private func checked(_ record: TransferStore.Record) throws(TransferError) -> TransferStore.Record {
         let size = files.size(record.id, of: record.session, .data)
         let kept = min(size, record.durableBytes)
@@ -167,7 +168,8 @@ package final class TransferEngine {
 
     // MARK: Turns
 
-    /// Starts what can run, and stores the changes. Call it at the end of each turn, before anything is answered.
+    /// Starts what can run, and stores the changes. Call it at the end of each turn, before anything is
+    /// answered.
     package func endTurn() {
         do throws(TransferError) {
             if isQueueStale {
@@ -215,7 +217,8 @@ package final class TransferEngine {
 
     /// A connection to the session has ended.
     ///
-    /// - Parameter owesResults: results were reported on it, and not released: the client may have died while it handled them.
+    /// - Parameter owesResults: results were reported on it, and not released: the client may have died while
+    ///   it handled them.
     package func leaveSession(_ id: SessionID, owesResults: Bool) {
         guard let session = sessions[id] else { return }
         sessions[id]?.connections = session.connections - 1
@@ -293,8 +296,8 @@ package final class TransferEngine {
         !session.tasks.isEmpty && (isWhollySettled(id) || session.tasks.contains { needsCredentials($0) })
     }
 
-    /// It grows from one end to the next one, also if the session was removed in between, and was made again: each has a larger
-    /// ID than those before.
+    /// It grows from one end to the next one, also if the session was removed in between, and was made again:
+    /// each has a larger ID than those before.
     private static func number(of id: SessionID, _ ends: UInt64) -> UInt64 {
         UInt64(clamping: id.rawValue) << 32 | ends & 0xFFFF_FFFF
     }
@@ -350,7 +353,8 @@ package final class TransferEngine {
     ///
     /// - Parameters:
     ///   - body: of an upload; it is copied from its beginning.
-    ///   - handler: called when the task is there, perhaps before this returns. It is stored with the end of that turn.
+    ///   - handler: called when the task is there, perhaps before this returns. It is stored with the end of
+    ///     that turn.
     package func add(
         _ task: TransferTask, tag: String, to session: SessionID, body: consuming OwnedDescriptor?,
         _ handler: @escaping (Addition) -> Void

@@ -127,7 +127,8 @@ package final class TransferServer {
                 connections[ObjectIdentifier(connection)] = connection
             }
         } catch {
-            // Such as a shortage of descriptors: the connection stays in the queue, and the listener stays readable.
+            // Such as a shortage of descriptors: the connection stays in the queue, and the listener stays
+            // readable.
             try? listenerWatch?.setArmed(false)
             acceptTimer?.set(milliseconds: Self.acceptPause)
         }

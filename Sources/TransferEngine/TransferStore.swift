@@ -4,10 +4,11 @@ import SwiftProtobuf
 import TransferModel
 import TransferWire
 
-/// The sessions and tasks, in SQLite. The files lie beside it, and how much of each is there, only the file tells.
+/// The sessions and tasks, in SQLite. The files lie beside it, and how much of each is there, only the file
+/// tells.
 ///
-/// Changes are gathered, and written in one transaction at the end of a turn: nothing is answered before. A transaction
-/// survives the death of the process; one that makes a promise to a client is also on the disk.
+/// Changes are gathered, and written in one transaction at the end of a turn: nothing is answered before. A
+/// transaction survives the death of the process; one that makes a promise to a client is also on the disk.
 final class TransferStore {
     struct Session {
         let id: SessionID
@@ -27,7 +28,8 @@ final class TransferStore {
         var state: TaskState
         /// In elapsed seconds.
         let created: Int64
-        /// A request was sent, or about to be, and its end is not known. Only of tasks that must not be repeated.
+        /// A request was sent, or about to be, and its end is not known. Only of tasks that must not be
+        /// repeated.
         var wasTried: Bool
         /// Without the number of bytes, which the file tells.
         var facts: PartialBody

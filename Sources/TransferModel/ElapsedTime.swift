@@ -1,5 +1,5 @@
-/// Seconds that go on in every run of the machine, and stand still while it is off. Tasks and sessions are aged by them: a jump of
-/// the clock on the wall ends nothing early.
+/// Seconds that go on in every run of the machine, and stand still while it is off. Tasks and sessions are
+/// aged by them: a jump of the clock on the wall ends nothing early.
 package struct ElapsedTime: Hashable, Sendable {
     /// A moment, as it is stored.
     package struct Mark: Hashable, Sendable {

@@ -22,8 +22,8 @@ package struct ResponseHead: Hashable, Sendable {
         self.init(status: status)
     }
 
-    /// Another line of the header. Fields that are broken or given twice with different content are as if they were not
-    /// there.
+    /// Another line of the header. Fields that are broken or given twice with different content are as if
+    /// they were not there.
     package mutating func add(line: Substring) {
         guard let colon = line.firstIndex(of: ":") else { return }
         let value = line[line.index(after: colon)...].trimmed

@@ -1,5 +1,5 @@
-/// The delays between attempts: exponential back-off with jitter, so that clients of a server that comes back do not
-/// arrive together.
+/// The delays between attempts: exponential back-off with jitter, so that clients of a server that comes back
+/// do not arrive together.
 package struct RetryPolicy: Hashable, Sendable {
     /// In nanoseconds, as all times.
     package var first: Int64

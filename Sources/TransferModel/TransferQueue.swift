@@ -1,7 +1,8 @@
 /// Decides which task runs next, and how much each may store.
 ///
-/// Sessions take turns: the one with the fewest running tasks is next, then the one that was not served for longest. The
-/// tasks of a session run in the order in which they were added, unless their host is busy or they wait for another attempt.
+/// Sessions take turns: the one with the fewest running tasks is next, then the one that was not served for
+/// longest. The tasks of a session run in the order in which they were added, unless their host is busy or
+/// they wait for another attempt.
 package struct TransferQueue: Sendable {
     package struct Limits: Hashable, Sendable {
         /// Tasks that run at the same time.
@@ -173,7 +174,8 @@ package struct TransferQueue: Sendable {
             && (isGoodMoment || !entry.isDiscretionary)
     }
 
-    /// The instant at which the next task can run that waits for another attempt; nil: none does, or it could not run.
+    /// The instant at which the next task can run that waits for another attempt; nil: none does, or it could
+    /// not run.
     package func nextDeadline(after now: Int64) -> Int64? {
         guard running < limits.parallel else { return nil }
         var next: Int64?

@@ -1,5 +1,5 @@
-/// The thing by which a server recognises the representation that a part of was received. Only strong ones count: a range
-/// of another representation would be appended otherwise (RFC 9110 sections 8.8 and 13.1.5).
+/// The thing by which a server recognises the representation that a part of was received. Only strong ones
+/// count: a range of another representation would be appended otherwise (RFC 9110 sections 8.8 and 13.1.5).
 package enum Validator: Hashable, Sendable {
     case entityTag(String)
     case lastModified(String)

@@ -30,8 +30,8 @@ struct FetchReport {
         Double(tally.extraInstants) / Double(max(instants, 1))
     }
 
-    /// The targets that were missed, in words. Those of shares are for 200 clients and 14 days: with few clients, and while
-    /// most of the days are those of learning, they may be missed by chance.
+    /// The targets that were missed, in words. Those of shares are for 200 clients and 14 days: with few
+    /// clients, and while most of the days are those of learning, they may be missed by chance.
     var misses: [String] {
         let targets = [
             (learned.openings.share >= 0.9, "fresh_share is less than 0.9"),

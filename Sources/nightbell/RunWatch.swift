@@ -6,8 +6,9 @@ import Presentation
 /// Watches a program that `run` has started, from a process beside it: the program itself replaces `run`,
 /// with its pid, its terminal and its exit status.
 ///
-/// It reports a program that does not connect to Nightbell, or that does so under another identifier than its user chose. On a terminal it stays as long as the program,
-/// and wakes clients that are interrupted: a stopped process gets Ctrl-C only once it runs again.
+/// It reports a program that does not connect to Nightbell, or that does so under another identifier than its
+/// user chose. On a terminal it stays as long as the program, and wakes clients that are interrupted: a
+/// stopped process gets Ctrl-C only once it runs again.
 struct RunWatch {
     let program: String
     let socketPath: String
@@ -79,8 +80,8 @@ struct RunWatch {
 
     private static var usualBudget: Duration { .seconds(20) }
 
-    /// The clients that are processes of the program: itself, a descendant, or in a process group that it leads, as in a
-    /// shell's job. In a script the group is the script's, and may have other clients.
+    /// The clients that are processes of the program: itself, a descendant, or in a process group that it
+    /// leads, as in a shell's job. In a script the group is the script's, and may have other clients.
     private func clients() throws(NightbellError) -> [ClientInfo] {
         var administration = try Administration(socketPath: socketPath)
         let leadsGroup = getpgid(pid) == pid

@@ -19,7 +19,8 @@ extension Daemon {
         return trigger
     }
 
-    /// The clients that manifests declare. An error in one manifest is reported, and does not affect the others.
+    /// The clients that manifests declare. An error in one manifest is reported, and does not affect the
+    /// others.
     func readManifests() -> (declarations: [Declaration], problems: [String]) {
         guard !loaded.settings.manifestDirectory.isEmpty else { return ([], []) }
         let directory = ManifestDirectory(

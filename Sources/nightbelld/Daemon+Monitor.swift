@@ -23,8 +23,8 @@ extension Daemon {
         return program
     }
 
-    /// The path of a program that does a part of the work: the configured one, or else the one in the directory of this
-    /// program. Nil: it is not there, or that directory is unknown.
+    /// The path of a program that does a part of the work: the configured one, or else the one in the
+    /// directory of this program. Nil: it is not there, or that directory is unknown.
     static func helper(_ name: String, configured: String = "") -> String? {
         var path = configured
         if path.isEmpty {

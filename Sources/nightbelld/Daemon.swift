@@ -10,8 +10,8 @@ import NightbellSupervisor
 
 /// A supervisor as a process of its own, from its configuration to its end.
 final class Daemon: @unchecked Sendable {
-    // Sendable: only one thread of the process uses it at a time: the keeper's or the loop's, and the one that reads the
-    // configuration again.
+    // Sendable: only one thread of the process uses it at a time: the keeper's or the loop's, and the one
+    // that reads the configuration again.
     let read: Reading
     var loaded: LoadedConfiguration
     let logger: Logger

@@ -24,8 +24,8 @@ enum Process {
         for thread in ["self", "thread-self"] { try? SmallFile.write(name, to: "/proc/\(thread)/comm") }
     }
 
-    /// Opens closed standard descriptors. The parent may have closed them; the next files opened must not take their
-    /// numbers and receive log lines.
+    /// Opens closed standard descriptors. The parent may have closed them; the next files opened must not
+    /// take their numbers and receive log lines.
     static func openStandardDescriptors() {
         for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO]
         where dup2(descriptor, descriptor) == -1 {
@@ -47,9 +47,9 @@ enum Process {
         return result
     }
 
-    /// Releases the pages of program code that only start-up needed: arguments, YAML, the Swift runtime's scan of all
-    /// types. They are read again from the file if needed, so only residence is lost. Only mappings that are executable
-    /// and not writable are released: nothing was written to them.
+    /// Releases the pages of program code that only start-up needed: arguments, YAML, the Swift runtime's
+    /// scan of all types. They are read again from the file if needed, so only residence is lost. Only
+    /// mappings that are executable and not writable are released: nothing was written to them.
     static func releaseStartUpCode() {
         guard let file = unsafe fopen("/proc/self/maps", "re") else { return }
         defer { unsafe fclose(file) }

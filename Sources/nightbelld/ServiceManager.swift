@@ -1,7 +1,7 @@
 import Glibc
 
-/// Notifies the service manager of our progress, by the protocol of sd_notify(3): one datagram per message, to the
-/// socket in `NOTIFY_SOCKET`. Without the variable there is none to notify.
+/// Notifies the service manager of our progress, by the protocol of sd_notify(3): one datagram per message,
+/// to the socket in `NOTIFY_SOCKET`. Without the variable there is none to notify.
 struct ServiceManager: Sendable {
     private let address: String?
 

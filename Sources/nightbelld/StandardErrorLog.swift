@@ -5,8 +5,8 @@ import Synchronization
 
 /// Writes each message as one line to the standard error, with one `write(2)`.
 ///
-/// Under systemd, which sets `JOURNAL_STREAM`, a line starts with the priority that the journal understands and
-/// has no time stamp: the journal has its own.
+/// Under systemd, which sets `JOURNAL_STREAM`, a line starts with the priority that the journal understands
+/// and has no time stamp: the journal has its own.
 struct StandardErrorLog: LogHandler {
     /// The log level, shared by all copies: it can change while the daemon runs.
     final class Threshold: Sendable {
@@ -85,8 +85,8 @@ struct StandardErrorLog: LogHandler {
 
 /// Writes a line at once and as a whole. Control characters in it, which may come from a client, are escaped.
 ///
-/// A reader that does not keep up misses lines: clients do not wait for it. A pipe that is writable takes at least
-/// `PIPE_BUF` bytes without blocking, so a line is no longer than that.
+/// A reader that does not keep up misses lines: clients do not wait for it. A pipe that is writable takes at
+/// least `PIPE_BUF` bytes without blocking, so a line is no longer than that.
 func writeToStandardError(_ line: String) {
     var bytes = Array(Escaping.escaped(line).utf8.prefix(4_095))
     bytes.append(UInt8(ascii: "\n"))

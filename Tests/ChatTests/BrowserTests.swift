@@ -190,8 +190,8 @@ struct BrowserTests {
         }
     }
 
-    /// While a room is too large for names, joins and leaves have none: the page does not know which of the earlier names
-    /// are still there.
+    /// While a room is too large for names, joins and leaves have none: the page does not know which of the
+    /// earlier names are still there.
     @Test func aRoomThatWasTooLargeForNames() throws {
         let browser = try Browser()
         try withServer(idle: nil) { server in
@@ -292,7 +292,8 @@ struct BrowserTests {
         }
     }
 
-    /// The page retries for a while, because the name may still belong to this tab's former connection, but not for ever.
+    /// The page retries for a while, because the name may still belong to this tab's former connection, but
+    /// not for ever.
     @Test(arguments: [false, true]) func aNameThatIsTakenMeanwhile(comesFree: Bool) throws {
         let browser = try Browser()
         try withServer { server in

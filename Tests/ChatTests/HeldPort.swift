@@ -3,8 +3,8 @@ import LinuxSystem
 
 /// A port of the loopback address that stays free for a server, which can stop and start again.
 ///
-/// A bound socket holds it: the kernel gives the port to no other connection meanwhile. The socket never listens and
-/// allows the address to be used again, so a server that allows that, too, can listen.
+/// A bound socket holds it: the kernel gives the port to no other connection meanwhile. The socket never
+/// listens and allows the address to be used again, so a server that allows that, too, can listen.
 struct HeldPort: ~Copyable {
     let number: Int
     private let socket: OwnedDescriptor

@@ -107,7 +107,8 @@ import Testing
         }
     }
 
-    /// Each welcome has the whole history: for a client that keeps joining and leaving, one is made at a time.
+    /// Each welcome has the whole history: for a client that keeps joining and leaving, one is made at a
+    /// time.
     @Test func aMemberThatComesAndGoesHasOneWelcomeOnItsWay() throws {
         try withServer { server in
             let client = try ChatClient(server.port)
@@ -202,7 +203,8 @@ import Testing
         }
     }
 
-    /// A client that keeps requesting the page, and reads nothing, is closed before all answers lie in memory.
+    /// A client that keeps requesting the page, and reads nothing, is closed before all answers lie in
+    /// memory.
     @Test func aClientThatAsksAndDoesNotReadIsClosed() throws {
         try withServer { server in
             let client = try RawClient(server.port)
@@ -227,15 +229,15 @@ import Testing
         }
     }
 
-    /// A client that requests much with `Connection: close`, and reads late, gets all of it, up to the limit of pending
-    /// output.
+    /// A client that requests much with `Connection: close`, and reads late, gets all of it, up to the limit
+    /// of pending output.
     @Test func aClientThatReadsLateGetsAllOfIt() throws {
         try withServer { server in
             let request = "GET /script.js HTTP/1.1\r\nHost: 127.0.0.1:\(server.port)\r\n"
             func bytes(_ count: Int) throws -> Int {
                 let client = try RawClient(server.port)
-                // Little of it, but more than a segment of the loopback device: to a window that has once been smaller, the
-                // kernel sends 8 KiB each 0.2 s.
+                // Little of it, but more than a segment of the loopback device: to a window that has once
+                // been smaller, the kernel sends 8 KiB each 0.2 s.
                 client.setReceiveBuffer(131_072)
                 let before = String(repeating: request + "\r\n", count: count - 1)
                 try client.say(before + request + "Connection: close\r\n\r\n")

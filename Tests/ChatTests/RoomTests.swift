@@ -43,8 +43,8 @@ import Testing
         }
     }
 
-    /// Leaving a room of thousands takes no search among all members, which would take thousands of times as long.
-    /// Other load at the same time is not counted.
+    /// Leaving a room of thousands takes no search among all members, which would take thousands of times as
+    /// long. Other load at the same time is not counted.
     @Test func leavingALargeRoomIsAsQuickAsLeavingASmallOne() {
         let count = 30_000
         func time(perRoom: Int) -> UInt64 {

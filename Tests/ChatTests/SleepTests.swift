@@ -59,8 +59,8 @@ import Testing
         }
     }
 
-    /// All members of three rooms send, in bursts and with pauses of every length around the idle time, on several event
-    /// loops: each gets each message of its room, in the same order.
+    /// All members of three rooms send, in bursts and with pauses of every length around the idle time, on
+    /// several event loops: each gets each message of its room, in the same order.
     @Test func nothingIsLostOrOvertaken() throws {
         let (rooms, perRoom, messages) = (3, 8, 400)
         try withServer(idle: .milliseconds(2), threads: 3) { server in
@@ -98,7 +98,8 @@ import Testing
         }
     }
 
-    /// A message in many small pieces, with pauses longer than the idle time between them and between its frames.
+    /// A message in many small pieces, with pauses longer than the idle time between them and between its
+    /// frames.
     @Test func noMemberSleepsInTheMiddleOfAMessage() throws {
         try withServer(idle: .milliseconds(5)) { server in
             let client = try ChatClient(server.port)
@@ -136,8 +137,8 @@ import Testing
         }
     }
 
-    /// The socket of a sleeper is full: the rest comes when the client reads, in order, and before anything else, also if
-    /// the client has sent a close by then.
+    /// The socket of a sleeper is full: the rest comes when the client reads, in order, and before anything
+    /// else, also if the client has sent a close by then.
     @Test(arguments: [false, true]) func aFullSocketIsNoHole(closes: Bool) throws {
         try withServer(idle: .milliseconds(10)) { server in
             let (slow, good) = (

@@ -314,8 +314,8 @@ struct CommandLineTests {
     func doctorWithoutMonitor() throws {
         let fixture = try Fixture()
         let directory = try TemporaryDirectory()
-        // By another process: a child that this one starts meanwhile would have the copy open for writing, and so it could
-        // not be executed.
+        // By another process: a child that this one starts meanwhile would have the copy open for writing,
+        // and so it could not be executed.
         func copy(_ program: String, to name: String) throws -> String {
             let copy = directory.file(name)
             #expect(try Program.run("/bin/cp", [program, copy]).code == 0)

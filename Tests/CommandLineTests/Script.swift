@@ -41,8 +41,8 @@ enum Script {
                 client.close()
             """
 
-    /// A client of a server of lines on the port in its last argument. It prints each line, answers `PING` in a way of its
-    /// own, and waits in the way of its first argument.
+    /// A client of a server of lines on the port in its last argument. It prints each line, answers `PING` in
+    /// a way of its own, and waits in the way of its first argument.
     static let lineClient =
         imports + """
             way = sys.argv[1]
@@ -88,7 +88,8 @@ enum Script {
             sys.exit(5)
             """
 
-    /// Two threads with timers that print how late they were, in milliseconds: a sleep, and a wait for a futex.
+    /// Two threads with timers that print how late they were, in milliseconds: a sleep, and a wait for a
+    /// futex.
     static let timers =
         imports + """
             def late(name, begin, wait):
@@ -105,7 +106,8 @@ enum Script {
                 late("sleep", begin, 1.9)
             """
 
-    /// A handler of a signal, which needs a call of the first thread to be interrupted, and other threads that wait.
+    /// A handler of a signal, which needs a call of the first thread to be interrupted, and other threads
+    /// that wait.
     static let threads =
         imports + """
             signal.signal(signal.SIGUSR1, lambda *_: print("got USR1", flush=True))
@@ -129,7 +131,8 @@ enum Script {
                         ready.sendall(ready.recv(1000))
             """
 
-    /// Answers each line, and waits in `select` for three seconds meanwhile, which the kernel prolongs by each freeze.
+    /// Answers each line, and waits in `select` for three seconds meanwhile, which the kernel prolongs by
+    /// each freeze.
     static let prolonged =
         imports + """
             def waiting():

@@ -5,7 +5,8 @@ import LinuxSystem
 import ProgramTestSupport
 import Testing
 
-/// An echo server that knows nothing of Nightbell. It appends its port and its limit of open files to its output.
+/// An echo server that knows nothing of Nightbell. It appends its port and its limit of open files to its
+/// output.
 private let echo = """
     import ctypes, os, resource, select, signal, socket, sys
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -104,7 +105,8 @@ struct UnmodifiedManifestTests {
             .write(to: URL(fileURLWithPath: plain))
         chmod(plain, 0o644)
         let program = files.file("nightbelld")
-        // Not by this process: a program that another test starts meanwhile would have the copy open for writing.
+        // Not by this process: a program that another test starts meanwhile would have the copy open for
+        // writing.
         #expect(try Program.run("/bin/cp", [Program.product("nightbelld"), program]).code == 0)
         let fixture = try fixture(program: program)
         let declared = try fixture.nightbell("show", "org.example.plain")

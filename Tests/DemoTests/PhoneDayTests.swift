@@ -4,8 +4,8 @@ import Nightbell
 import SIPKit
 import Testing
 
-/// A phone through a day, with a real supervisor and a real SIP server: it can be called whenever it should be. Minutes
-/// are seconds here.
+/// A phone through a day, with a real supervisor and a real SIP server: it can be called whenever it should
+/// be. Minutes are seconds here.
 @Suite(.serialized) struct PhoneDayTests {
     private let identifier = "org.example.day"
     private let password = "secret"
@@ -67,7 +67,8 @@ import Testing
         #expect(eventually(30) { report.count("taken_over") == 2 })
         try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
 
-        // Its registrar does not answer for longer than a task lasts: it is asked again as early as a keep-alive may run.
+        // Its registrar does not answer for longer than a task lasts: it is asked again as early as a
+        // keep-alive may run.
         let shortest = report.count("\"timeout_ms\":2000")
         #expect(eventually(60) { report.count("\"timeout_ms\":2000") > shortest })
         let usual = report.count("\"timeout_ms\":4000")
@@ -119,7 +120,8 @@ private struct PhoneReport {
     }
 }
 
-/// `nightbelld` with one manifest of a test, and another one of a program that says nothing; stopped at the end.
+/// `nightbelld` with one manifest of a test, and another one of a program that says nothing; stopped at the
+/// end.
 private final class SupervisorRun {
     private var id: pid_t = 0
     private let path: String

@@ -12,7 +12,8 @@ import SwiftProtobuf
 import Synchronization
 import Testing
 
-/// A phone on a machine that sleeps. No kernel can be asked to move its clocks apart, so the supervisor's are moved.
+/// A phone on a machine that sleeps. No kernel can be asked to move its clocks apart, so the supervisor's are
+/// moved.
 @Suite struct PhoneSleepTests {
     private let identifier = "org.example.sleep"
 
@@ -27,7 +28,8 @@ import Testing
         configuration.declarations = [try phone(server, directory.path)]
         let supervisor = try Supervisor(
             configuration, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-        // A zombie that is not reaped would be the only child that swift-testing's monitor of exit tests ever sees.
+        // A zombie that is not reaped would be the only child that swift-testing's monitor of exit tests ever
+        // sees.
         var process: pid_t = 0
         defer {
             if process > 0 {
@@ -75,7 +77,6 @@ import Testing
             socketPath: "\(directory.path)/nightbell.sock", runtimeDirectory: directory.path)
         configuration.monitor = MonitorProgram(path: monitors.program)
         configuration.settings.wakes.linger = .milliseconds(50)
-        configuration.settings.budgets.mediaLapse = .milliseconds(500)
         // A call that held a task for all its time would be hung up.
         configuration.settings.budgets.backgroundTasks = .seconds(8)
         configuration.settings.budgets.expirationNotice = .seconds(1)

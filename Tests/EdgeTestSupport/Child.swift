@@ -42,7 +42,8 @@ package final class Child {
         let variables = sanitizers + environment.map { "\($0.key)=\($0.value)" }
         var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup($0) } + [nil]
         defer { for variable in environment { free(variable) } }
-        // A shell that runs the tests in the background may make them ignore signals, and other tests block some.
+        // A shell that runs the tests in the background may make them ignore signals, and other tests block
+        // some.
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }

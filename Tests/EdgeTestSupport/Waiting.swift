@@ -13,7 +13,8 @@ package func eventually(
     }
 }
 
-/// Whether a process has threads, and the kernel shows all of them in this state. A signal stops one after the other.
+/// Whether a process has threads, and the kernel shows all of them in this state. A signal stops one after
+/// the other.
 package func threads(of pid: pid_t, are state: Character) -> Bool {
     let threads = ProcFS.threadIdentifiers(pid)
     return !threads.isEmpty && threads.allSatisfy { ProcFS.statistics(pid, thread: $0)?.state == state }

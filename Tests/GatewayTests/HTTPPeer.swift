@@ -4,8 +4,8 @@ import Glibc
 import LinuxSystem
 import ProgramTestSupport
 
-/// One connection to a server on this machine that sends and reads bytes as a test wants them: a library would not send
-/// what a hostile peer does.
+/// One connection to a server on this machine that sends and reads bytes as a test wants them: a library
+/// would not send what a hostile peer does.
 final class HTTPPeer {
     struct Response {
         var status: Int

@@ -144,7 +144,8 @@ struct KeeperTests {
         #expect(second != first)
         #expect(try program.said("keeper again ").hasSuffix(keeper))
         #expect(try program.list() == ["1=one", "2=|text", "0 more, 2 descriptors"])
-        // Once more, requested by the worker, and then a death: the new keeper can do all that the old one could.
+        // Once more, requested by the worker, and then a death: the new keeper can do all that the old one
+        // could.
         try program.command("put 3 three")
         try program.command("upgrade")
         try program.worker()

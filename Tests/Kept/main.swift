@@ -173,8 +173,8 @@ let arguments = CommandLine.arguments
 let option = arguments.count > 2 ? arguments[arguments.count - 2] : ""
 let state = CInt(arguments.last ?? "") ?? -1
 if arguments.contains("--preflight") { exit(getenv("KEPT_UNFIT") == nil ? 0 : 1) }
-// A pipe of the test's: a worker of a new program begins when the test has opened and closed it, and fails if the test
-// writes to it.
+// A pipe of the test's: a worker of a new program begins when the test has opened and closed it, and fails if
+// the test writes to it.
 if option == "--worker-state", let gate = getenv("KEPT_GATE") {
     let descriptor = open(gate, O_RDONLY)
     var byte: UInt8 = 0

@@ -25,8 +25,8 @@ struct ExitStatusTests {
         "Without permission to inspect, a crash is no success", .enabled(if: geteuid() == 0, "needs root")
     )
     func hidden() throws {
-        // The program that the shell executes does not know of the child, and waits for none; the child ends after the
-        // exec.
+        // The program that the shell executes does not know of the child, and waits for none; the child ends
+        // after the exec.
         var pair = try Pair()
         var order = LaunchOrder(
             LaunchSpecification(

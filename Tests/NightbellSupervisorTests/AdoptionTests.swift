@@ -240,7 +240,8 @@ import Testing
         setsockopt(pair.near, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
         var release = WireRelease()
         release.token = try client.handOver(pair.near)
-        // While the supervisor has a duplicate this does not linger; from here on the supervisor's is the last.
+        // While the supervisor has a duplicate this does not linger; from here on the supervisor's is the
+        // last.
         pair.closeNear()
         let began = BootClock.now()
         #expect(try client.ask(.release(release)) == .done(WireDone()))

@@ -25,14 +25,15 @@ import Testing
         for index in scriptedClients.indices {
             try observer.wait(for: "org.example.phone\(index)", toBe: .suspended, path: daemon.socketPath)
         }
-        // The closing of the observers' connections is its last event. A process that another test is starting may hold
-        // copies of them for a while.
+        // The closing of the observers' connections is its last event. A process that another test is
+        // starting may hold copies of them for a while.
         try #require(try eventually(within: 60_000) { try observer.status().connections == 21 })
         // The machine is observed, because its sleep would delay the keep-alives.
         #expect(try observer.status().monitorProcessID != 0)
         let handle = try daemon.child.handle()
         var before = -1
-        // On a busy machine it may have to wait before it can sleep again, so wait until it has slept for a while.
+        // On a busy machine it may have to wait before it can sleep again, so wait until it has slept for a
+        // while.
         let isCalm = try eventually(within: 60_000) {
             before = try daemon.contextSwitches()
             let goesOn = Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 100).isEmpty
@@ -190,8 +191,8 @@ import Testing
         #expect(try client.plainWords().map(\.error.code) == [.helloRequired])
     }
 
-    /// Some of the descriptors of a packet arrive, and then there is no room for more: that is not the packet's fault,
-    /// though there is room again as soon as those are closed.
+    /// Some of the descriptors of a packet arrive, and then there is no room for more: that is not the
+    /// packet's fault, though there is room again as soon as those are closed.
     @Test(arguments: 1...6) func aHandOverWithoutRoomForAllIsRefused(room: Int) throws {
         let daemon = try DaemonProcess(suspension: "none", before: "ulimit -n 48")
         let client = try WireClient(path: daemon.socketPath)

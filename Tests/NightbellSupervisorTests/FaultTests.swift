@@ -4,8 +4,8 @@ import LinuxSystem
 import NightbellWire
 import Testing
 
-/// The worker dies at each single step of everything that it writes through or does, one after the other: between any
-/// two of them nothing is lost, clients notice nothing, and none stays frozen.
+/// The worker dies at each single step of everything that it writes through or does, one after the other:
+/// between any two of them nothing is lost, clients notice nothing, and none stays frozen.
 @Suite(.serialized, .timeLimit(.minutes(40))) struct FaultTests {
     static let ways = ["cgroup", "signal"]
     private let name = "org.example.phone"

@@ -37,7 +37,8 @@ import Testing
         let (scripted, peer) = (scene.scripted, scene.peer)
         try scripted.enterBackground()
         for step in 0..<300 {
-            // Falling asleep begins with WakeDone, right after `read` was reported; it takes some 200 µs here.
+            // Falling asleep begins with WakeDone, right after `read` was reported; it takes some 200 µs
+            // here.
             let until = BootClock.now() + Int64(step) * 1_000
             while BootClock.now() < until {}
             try peer.say("x")

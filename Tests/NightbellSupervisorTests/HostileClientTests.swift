@@ -242,8 +242,8 @@ import Testing
         #expect(Poll.wait(pair.far, for: .readable, timeoutMilliseconds: 10_000).contains(.hangUp))
     }
 
-    /// Sockets that are handed over and given up within a turn: the keeper gets their records before they are closed. A
-    /// debug build may be too slow to serve both requests in one turn.
+    /// Sockets that are handed over and given up within a turn: the keeper gets their records before they are
+    /// closed. A debug build may be too slow to serve both requests in one turn.
     @Test func socketsGivenUpAtOnceHarmNothing() throws {
         let daemon = try DaemonProcess(suspension: "none")
         let bystander = try WireClient(path: daemon.socketPath)

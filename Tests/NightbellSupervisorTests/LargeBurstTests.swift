@@ -5,7 +5,8 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// More sockets fire at once than one turn reports to the core: some clients then run that it takes for asleep.
+/// More sockets fire at once than one turn reports to the core: some clients then run that it takes for
+/// asleep.
 @Suite(.serialized) struct LargeBurstTests {
     private static let phone = "org.example.phone"
 

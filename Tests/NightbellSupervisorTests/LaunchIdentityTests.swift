@@ -9,8 +9,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// The identity of launched processes, and whether they can be launched again: one rule for every program and every
-/// worker.
+/// The identity of launched processes, and whether they can be launched again: one rule for every program and
+/// every worker.
 @Suite(.serialized, .timeLimit(.minutes(40))) struct LaunchIdentityTests {
     private let name = "org.example.phone"
     private let other = "org.example.other"
@@ -342,7 +342,8 @@ import Testing
         #expect(access(asked, F_OK) == 0, "it was killed without notice")
     }
 
-    /// The shell that was launched ends at once; the program that it has started has the same time, and no more.
+    /// The shell that was launched ends at once; the program that it has started has the same time, and no
+    /// more.
     @Test(arguments: [false, true], ["exit 0", "exit 143"])
     func theProgramsOfASilentShellHaveTime(isQuit: Bool, end: String) throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"

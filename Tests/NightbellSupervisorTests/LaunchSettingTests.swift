@@ -137,8 +137,8 @@ import Testing
         #expect(clients.count == 110)
     }
 
-    /// The keeper dies, and with it everything known of the client. Its process was launched, not started by `nightbell
-    /// run`: it still tells the next supervisor how to launch it.
+    /// The keeper dies, and with it everything known of the client. Its process was launched, not started by
+    /// `nightbell run`: it still tells the next supervisor how to launch it.
     @Test func aLaunchedProcessCanBeLaunchedByTheNextSupervisor() throws {
         let name = "org.example.phone"
         let daemon = try DaemonProcess(suspension: "none")

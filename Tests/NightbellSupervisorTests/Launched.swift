@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import Synchronization
 
-/// The processes that a supervisor of the tests has launched and not reaped. They are children of the tests' process:
-/// an unreaped zombie keeps the test library from noticing the ends of its own children.
+/// The processes that a supervisor of the tests has launched and not reaped. They are children of the tests'
+/// process: an unreaped zombie keeps the test library from noticing the ends of its own children.
 final class Launched: Sendable {
     private let variable: String
     private let pids = Mutex<Set<pid_t>>([])

@@ -6,8 +6,8 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// Another process resumes a sleeper. The kernel does not report that, but a status request shows the truth, and the
-/// sleeper is put to sleep again.
+/// Another process resumes a sleeper. The kernel does not report that, but a status request shows the truth,
+/// and the sleeper is put to sleep again.
 @Suite(.serialized) struct OutsideInterferenceTests {
     typealias Suspension = SupervisorConfiguration.Suspension
 
@@ -175,8 +175,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// A status request and a call at one moment: the sleeper runs because the call has thawed it, and is told of the
-    /// call.
+    /// A status request and a call at one moment: the sleeper runs because the call has thawed it, and is
+    /// told of the call.
     @Test(arguments: ["cgroup", "signal"]) func askingAtTheMomentOfACall(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let worker = try daemon.worker()

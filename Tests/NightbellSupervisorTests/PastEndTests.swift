@@ -5,8 +5,8 @@ import LinuxSystem
 import NightbellWire
 import Testing
 
-/// A stream's end is reported once; bytes wake their owner all the same: unread ones before the end, and those that the
-/// next writer puts into a FIFO.
+/// A stream's end is reported once; bytes wake their owner all the same: unread ones before the end, and
+/// those that the next writer puts into a FIFO.
 @Suite struct PastEndTests {
     private let name = "org.example.phone"
 

@@ -8,8 +8,8 @@ import Testing
 
 /// Bad input: each gets the documented error, and no other client notices.
 @Suite struct ProtocolTests {
-    /// Runs `mistake` on a connection of its own, expects the error and the end, and that a sleeping bystander sleeps
-    /// on and is still woken.
+    /// Runs `mistake` on a connection of its own, expects the error and the end, and that a sleeping
+    /// bystander sleeps on and is still woken.
     private func expectExpulsion(
         _ code: WireErrorCode, hello: Bool = true, _ mistake: (WireClient) throws -> Void
     ) throws {

@@ -50,7 +50,8 @@ import Testing
         #expect(pair.received() == "INVITE")
     }
 
-    /// A frozen process cannot repeat a request that it sent after ReadyToSuspend and that died with the worker.
+    /// A frozen process cannot repeat a request that it sent after ReadyToSuspend and that died with the
+    /// worker.
     @Test func aRequestBehindReadyThatAWorkerTookWithItCallsItsSenderBack() throws {
         let daemon = try DaemonProcess(
             suspension: "none",

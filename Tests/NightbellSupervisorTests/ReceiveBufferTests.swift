@@ -69,7 +69,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// It is the owner's option: a value set by another process is left alone, and so is one that is large enough.
+    /// It is the owner's option: a value set by another process is left alone, and so is one that is large
+    /// enough.
     @Test func aValueSetByAnotherProcessIsLeftAlone() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, name)

@@ -38,7 +38,8 @@ struct RecordTests {
     @Test("The state of a client's fetches is whole in the file, also after another start of the machine")
     func fetches() throws {
         let state = try fetchState()
-        // Shifts are the distance from elapsed time to 1970. After another start of the machine elapsed time is another one.
+        // Shifts are the distance from elapsed time to 1970. After another start of the machine elapsed time
+        // is another one.
         let before = Duration.seconds(1_700_000_000)
         let after = before + .seconds(3_600)
         let stored = try StoredFetch(serializedBytes: StoredFetch(state, shift: before).record)

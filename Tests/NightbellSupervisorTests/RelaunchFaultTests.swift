@@ -5,8 +5,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// The worker dies at each single step of ending a client, keeping its sockets and state, and launching it again: they
-/// are there for the next process, of which there is one.
+/// The worker dies at each single step of ending a client, keeping its sockets and state, and launching it
+/// again: they are there for the next process, of which there is one.
 @Suite(.serialized, .timeLimit(.minutes(40))) struct RelaunchFaultTests {
     private let name = "org.example.phone"
 
@@ -50,7 +50,8 @@ import Testing
         return restarts > 0
     }
 
-    /// A worker without descriptors cannot launch a client. It is not the client's fault, so it is tried until it works.
+    /// A worker without descriptors cannot launch a client. It is not the client's fault, so it is tried
+    /// until it works.
     @Test func aShortageOfDescriptorsIsNoCrash() throws {
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=10ms --set launches.relaunches=1")
@@ -132,7 +133,8 @@ import Testing
 
     /// The keeper gives up the descriptors of a process that has ended, at whichever step the worker dies.
     @Test func nothingOfAnEndedProcessIsKept() throws {
-        // The first number may be taken while the keeper has yet to close some: the second look waits for that.
+        // The first number may be taken while the keeper has yet to close some: the second look waits for
+        // that.
         let first = try #require(try keptAfterCrash(dyingAt: 1_000_000).descriptors)
         let second = try #require(try keptAfterCrash(dyingAt: 1_000_000, first).descriptors)
         let usual = min(first, second)

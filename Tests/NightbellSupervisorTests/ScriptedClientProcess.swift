@@ -71,8 +71,8 @@ final class ScriptedClientProcess {
         try event { $0 == word || $0.hasPrefix(word + " ") }
     }
 
-    /// The next wake with this reason. There may be one for its own message before: it is no fault that it was suspended
-    /// between sending a message and reading the answer.
+    /// The next wake with this reason. There may be one for its own message before: it is no fault that it
+    /// was suspended between sending a message and reading the answer.
     func wake(reason: String) throws -> String {
         try event {
             $0.hasPrefix("wake ")

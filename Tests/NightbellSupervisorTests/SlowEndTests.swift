@@ -11,8 +11,8 @@ import Testing
 @Suite(.serialized) struct SlowEndTests {
     private let name = "org.example.phone"
 
-    /// A supervisor that is told of the client by others: a process in a namespace of its own is not trusted to say how
-    /// it is started.
+    /// A supervisor that is told of the client by others: a process in a namespace of its own is not trusted
+    /// to say how it is started.
     private func stage() throws -> (TestSupervisor, TestClient) {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
         let actor = try TestClient(name, socketPath: directory + "/nightbell.sock")
@@ -30,8 +30,8 @@ import Testing
         return (supervisor, actor)
     }
 
-    /// The first process of a PID namespace ends when all others of it have ended and were reaped; its descriptors are
-    /// closed by then.
+    /// The first process of a PID namespace ends when all others of it have ended and were reaped; its
+    /// descriptors are closed by then.
     @Test(.enabled(if: geteuid() == 0, "needs root")) func aClientThatTakesLongToEndHasCrashed()
         throws
     {

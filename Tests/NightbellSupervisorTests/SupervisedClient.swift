@@ -2,8 +2,8 @@ import Foundation
 import NightbellSupervisor
 import NightbellWire
 
-/// The usual beginning of tests of real sleep: a supervisor, a phone with one parked connection, the far end of that,
-/// and an observer.
+/// The usual beginning of tests of real sleep: a supervisor, a phone with one parked connection, the far end
+/// of that, and an observer.
 final class SupervisedClient {
     static let name = "org.example.phone"
 

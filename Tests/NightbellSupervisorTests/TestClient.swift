@@ -4,8 +4,8 @@ import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
 
-/// One client that several processes play in turn: test clients, each of which connects to the test when it starts,
-/// whether the test or the supervisor has started it.
+/// One client that several processes play in turn: test clients, each of which connects to the test when it
+/// starts, whether the test or the supervisor has started it.
 final class TestClient {
     let identifier: String
     let socketPath: String
@@ -61,8 +61,8 @@ final class TestClient {
         }
     }
 
-    /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more privileges
-    /// than its user, or may gain none.
+    /// Starts the first process as `nightbell run` would, or as another user, or as a program that has more
+    /// privileges than its user, or may gain none.
     func start(
         _ words: String = "voip", as user: uid_t? = nil, startedBy starter: uid_t? = nil,
         isRecorded: Bool = true, isConfined: Bool = false
@@ -90,8 +90,8 @@ final class TestClient {
         return performance
     }
 
-    /// Has `nightbell run` start the first process, which sends nothing yet: in a session of its own, on this terminal,
-    /// or without any.
+    /// Has `nightbell run` start the first process, which sends nothing yet: in a session of its own, on this
+    /// terminal, or without any.
     func run(
         _ arguments: [String], saying path: String = "/dev/null", terminal: String? = nil,
         wrapper: [String] = []

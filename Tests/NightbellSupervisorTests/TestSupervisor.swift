@@ -4,8 +4,8 @@ import Logging
 import NightbellCore
 import NightbellSupervisor
 
-/// A supervisor on a thread of its own, in a directory of its own. `stop()` stops it and waits for it, and so does the
-/// end of this object.
+/// A supervisor on a thread of its own, in a directory of its own. `stop()` stops it and waits for it, and so
+/// does the end of this object.
 final class TestSupervisor: Sendable {
     let directory: String
     let configuration: SupervisorConfiguration

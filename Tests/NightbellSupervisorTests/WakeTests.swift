@@ -2,8 +2,8 @@ import Foundation
 import NightbellWire
 import Testing
 
-/// Events that wake a sleeping client, and their reasons. No process is really stopped here (`none`): this tests the
-/// protocol.
+/// Events that wake a sleeping client, and their reasons. No process is really stopped here (`none`): this
+/// tests the protocol.
 @Suite struct WakeTests {
     enum Kind: CaseIterable {
         case tcp, udp, connectedUDP, unix

@@ -5,7 +5,8 @@ import SwiftProtobuf
 import Testing
 
 @Suite struct ReconnectionTests {
-    /// A supervisor that does not know the client gets its observations again; one that is refused is given up.
+    /// A supervisor that does not know the client gets its observations again; one that is refused is given
+    /// up.
     @Test func observesAgain() throws {
         var session = SessionFixture.connected()
         try session.done(.observe("home", .region(latitude: 1, longitude: 2, radius: 300)), at: 0)

@@ -1,5 +1,5 @@
-/// Words and sentences that plain English about processes, sockets and threads does without: each of these is "it", and
-/// a sentence begins with its subject.
+/// Words and sentences that plain English about processes, sockets and threads does without: each of these is
+/// "it", and a sentence begins with its subject.
 struct BanList {
     struct Finding: Equatable {
         let line: Int
@@ -42,7 +42,8 @@ struct BanList {
         return false
     }
 
-    /// The last character that is no closing mark. nil: the piece is only a mark, such as that of an item of a list.
+    /// The last character that is no closing mark. nil: the piece is only a mark, such as that of an item of
+    /// a list.
     private static func ending(of text: Substring) -> Character? {
         var text = text
         while let last = text.last, ")\"'*_”’".contains(last) { text.removeLast() }

@@ -1,6 +1,7 @@
 import Testing
 
-/// Arrows point down only: executables, then Supervisor, Parking or Nightbell, then the edge, then the pure core.
+/// Arrows point down only: executables, then Supervisor, Parking or Nightbell, then the edge, then the pure
+/// core.
 @Suite("What each target may import")
 struct ImportRulesTests {
     private static let pure: Set = ["DequeModule", "HeapModule", "OrderedCollections"]
@@ -133,7 +134,8 @@ struct ImportRulesTests {
 
     @Test("The package description gives no target more than it may import")
     func dependencies() throws {
-        // A dependency without a permitted import would be dead weight; `pure` targets must not reach further.
+        // A dependency without a permitted import would be dead weight; `pure` targets must not reach
+        // further.
         let description = try Repository.text("Package.swift")
         let core = try #require(description.firstRange(of: "name: \"NightbellCore\""))
         let end = try #require(description[core.upperBound...].firstRange(of: "swiftSettings"))

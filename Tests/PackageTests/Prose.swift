@@ -57,7 +57,8 @@ struct Prose {
         }
     }
 
-    /// Comments of a shell script, of YAML or of a unit file. A `#` inside of quotes on the same line begins none.
+    /// Comments of a shell script, of YAML or of a unit file. A `#` inside of quotes on the same line begins
+    /// none.
     private init(script: String) {
         var last = 0
         for (index, line) in script.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
@@ -119,7 +120,8 @@ struct Prose {
     }
 }
 
-/// Finds the comments of a source text. It knows string literals, so that it takes none of their text for a comment.
+/// Finds the comments of a source text. It knows string literals, so that it takes none of their text for a
+/// comment.
 struct CommentScanner {
     struct Comment: Equatable {
         let line: Int
@@ -220,7 +222,8 @@ struct CommentScanner {
         }
     }
 
-    /// A short literal that is not closed ends with its line: a quotation mark in a regular expression does no more harm.
+    /// A short literal that is not closed ends with its line: a quotation mark in a regular expression does
+    /// no more harm.
     private mutating func scanString(hashes: Int) {
         let isLong = peek(1) == Self.quote && peek(2) == Self.quote
         let quotes = isLong ? 3 : 1

@@ -33,7 +33,8 @@ import Testing
         #expect(host.supervisor.counters.pings.absorbed == (before.isEmpty ? 0 : 1))
     }
 
-    /// The mark of urgent data stays when that has been read, and the kernel returns data behind it by itself, too.
+    /// The mark of urgent data stays when that has been read, and the kernel returns data behind it by
+    /// itself, too.
     @Test(arguments: [true, false]) func dataBehindUrgentDataIsTheHosts(isLocal: Bool) throws {
         let host = try Hosted()
         let pair = isLocal ? try Pair.unix(SOCK_STREAM) : try Pair.tcp()

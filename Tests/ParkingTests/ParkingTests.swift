@@ -180,7 +180,8 @@ import Testing
         #expect(host.isQuiet())
     }
 
-    /// The caller of `send` keeps the rest of an incomplete message: nothing is written into the middle of it.
+    /// The caller of `send` keeps the rest of an incomplete message: nothing is written into the middle of
+    /// it.
     @Test func nothingIsWrittenIntoTheMiddleOfAMessage() throws {
         let host = try Hosted()
         let pair = try Pair.tcp()

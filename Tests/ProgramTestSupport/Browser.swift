@@ -1,8 +1,8 @@
 import Foundation
 import Glibc
 
-/// Chromium without a window, driven through two pipes: commands and replies are JSON, each ended by a zero byte
-/// (`--remote-debugging-pipe`).
+/// Chromium without a window, driven through two pipes: commands and replies are JSON, each ended by a zero
+/// byte (`--remote-debugging-pipe`).
 package final class Browser {
     package static let path = "/usr/bin/chromium"
     package static var isInstalled: Bool { access(path, X_OK) == 0 }

@@ -1,7 +1,7 @@
 import SIPKit
 
-/// A caller, phones and the proxy between them, in memory, with a clock of their own. Datagrams may be lost or
-/// doubled, as `random` decides.
+/// A caller, phones and the proxy between them, in memory, with a clock of their own. Datagrams may be lost
+/// or doubled, as `random` decides.
 struct Network {
     let transport: SIPTransport
     var lossPercent = 0

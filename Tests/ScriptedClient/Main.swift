@@ -1,12 +1,12 @@
-// A client process for tests: it carries out commands from its standard input and reports events on its standard
-// output, one a line. As a process of its own it can be frozen, stopped and killed; while stopped it
+// A client process for tests: it carries out commands from its standard input and reports events on its
+// standard output, one a line. As a process of its own it can be frozen, stopped and killed; while stopped it
 // reads no lines, which is the purpose.
 //
-// Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in between.
-// `help` lists the commands.
+// Each line of input is answered by one line `ok …` or `error CODE message`; lines about events come in
+// between. `help` lists the commands.
 //
-// With CLIENT_CONTROL in its environment, the path of a Unix socket, it makes a connection to that its standard
-// input and output: a process that the supervisor has launched has no other.
+// With CLIENT_CONTROL in its environment, the path of a Unix socket, it makes a connection to that its
+// standard input and output: a process that the supervisor has launched has no other.
 
 import Glibc
 

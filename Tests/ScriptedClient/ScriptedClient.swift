@@ -46,8 +46,8 @@ final class ScriptedClient: Sendable {
     enum Moment: String, CaseIterable { case prepare, wake, enter, keepalive, transfer }
 
     let state = Monitor(State())
-    /// The number of lines written. It is counted because the thread sanitizer takes a value without a size for its
-    /// neighbour.
+    /// The number of lines written. It is counted because the thread sanitizer takes a value without a size
+    /// for its neighbour.
     private let output = Monitor(0)
     let processID = getpid()
 

@@ -11,8 +11,8 @@ struct MutationTests {
     private static let seedsWithMistakes = 0..<1_200 as Range<UInt64>
     private static let steps = 600
 
-    /// The first world that violates an invariant. The mistake must be found, but the invariant that finds it may change
-    /// with the worlds.
+    /// The first world that violates an invariant. The mistake must be found, but the invariant that finds it
+    /// may change with the worlds.
     private func firstFailure(mutation: Mutation? = nil, fault: Fault? = nil) -> Run? {
         let isMistaken = mutation != nil || fault != nil
         for seed in isMistaken ? Self.seedsWithMistakes : Self.seeds {

@@ -2,8 +2,8 @@ import NightbellCore
 import Simulation
 import Testing
 
-/// Recovery between turns: no client's state may be lost or mixed up with another's. (Every simulated world covers
-/// supervisors that end at other moments.)
+/// Recovery between turns: no client's state may be lost or mixed up with another's. (Every simulated world
+/// covers supervisors that end at other moments.)
 @Suite("Recovery")
 struct RestorationTests {
     @Test("Every client has its old state, at any turn's end", arguments: 2_000..<2_012 as Range<UInt64>)

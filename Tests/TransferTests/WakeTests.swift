@@ -47,7 +47,8 @@ struct WakeTests {
         chown(supervisor.store, Supervised.user, Supervised.user)
         try #require(symlink("/proc", sessions) == 0)
         try supervisor.restart()
-        // The first turn has looked at the stores before it answers; the second one would have started a process.
+        // The first turn has looked at the stores before it answers; the second one would have started a
+        // process.
         for _ in 0..<2 { _ = try supervisor.nightbell("status") }
         #expect(supervisor.transferProcess == nil)
 

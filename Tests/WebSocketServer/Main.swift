@@ -1,5 +1,5 @@
-// A WebSocket server on SwiftNIO, for tests: it pings its clients. Plain requests control it:
-// `GET /pings/MILLISECONDS` sets the interval of pings (0: none), `GET /say/TEXT` sends a message to all clients,
+// A WebSocket server on SwiftNIO, for tests: it pings its clients. Plain requests control it: `GET
+// /pings/MILLISECONDS` sets the interval of pings (0: none), `GET /say/TEXT` sends a message to all clients,
 // `GET /counters` returns the numbers of sent and answered pings.
 
 import NIOCore

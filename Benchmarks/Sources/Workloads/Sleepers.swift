@@ -12,8 +12,8 @@ package final class Sleepers {
 
     private static let key = RequestKey(connection: 1, request: 0)
 
-    /// `count` clients with a socket each, all asleep, with budgets and limits that are never reached. Each observes so many
-    /// regions.
+    /// `count` clients with a socket each, all asleep, with budgets and limits that are never reached. Each
+    /// observes so many regions.
     package init(count: Int, observations: Int = 0) {
         self.observations = observations
         var settings = Settings()
@@ -59,8 +59,8 @@ package final class Sleepers {
         turn(.frozen(client.id, epoch: client.epoch))
     }
 
-    /// Traffic for the next client: it is woken, has done its work, lingers, and is suspended again. Six turns of
-    /// the supervisor's loop, as in life.
+    /// Traffic for the next client: it is woken, has done its work, lingers, and is suspended again. Six
+    /// turns of the supervisor's loop, as in life.
     package func cycle() {
         let index = next
         next = (next + 1) % clients.count

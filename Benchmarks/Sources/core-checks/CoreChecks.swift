@@ -10,7 +10,8 @@ enum CoreChecks {
             [
                 Check("allocations per wake, 1 client", allocationsPerWake(clients: 1), limit: 0),
                 Check("allocations per wake, 1,000 clients", allocationsPerWake(clients: 1_000), limit: 0),
-                // The heap is less than twice as deep; the rest is the cache, which holds a thousand and not a million.
+                // The heap is less than twice as deep; the rest is the cache, which holds a thousand and not
+                // a million.
                 Check("a timer of 100,000 over one of 1,000", growth(Timers.init, 1_000, 100_000), limit: 4),
                 Check(
                     "a timer of 1,000,000 over one of 1,000", growth(Timers.init, 1_000, 1_000_000), limit: 12
@@ -54,8 +55,8 @@ enum CoreChecks {
         return inspecting.isSound(after: 2 * cycles) ? Double(allocations) / Double(cycles) : .infinity
     }
 
-    /// How many times as long one cycle takes among many as among few: by the best of several rounds in turns, so
-    /// that other load affects both or neither.
+    /// How many times as long one cycle takes among many as among few: by the best of several rounds in
+    /// turns, so that other load affects both or neither.
     private static func growth<W: Workload>(_ make: (Int) -> W, _ few: Int, _ many: Int) -> Double {
         let small = make(few)
         let large = make(many)

@@ -97,7 +97,8 @@ public final class ChatServer: Sendable {
             let operations = channel.pipeline.syncOperations
             try operations.addHandler(
                 ByteToMessageHandler(WebSocketFrameDecoder(maxFrameSize: Limits.frameBytes)))
-            // The last step: from here on the session leaves the room by itself, even if the connection is lost.
+            // The last step: from here on the session leaves the room by itself, even if the connection is
+            // lost.
             try operations.addHandler(session)
             return session
         }

@@ -16,8 +16,8 @@ enum Delivery {
     case tell(room: UInt32, Frame)
 }
 
-/// All rooms with their members and messages. All members get the messages of a room in the same order, because every
-/// message passes through here.
+/// All rooms with their members and messages. All members get the messages of a room in the same order,
+/// because every message passes through here.
 final class Hall: Sendable {
     enum Refusal: String, Error {
         case nameIsTaken = "this name is taken in this room"

@@ -5,7 +5,8 @@ package enum Limits {
     package static let textBytes = 4_096
     package static let frameBytes = 16_384
     package static let historyLines = 50
-    /// The sum over all rooms. Beyond it, empty rooms lose their history first, then the room with the new message.
+    /// The sum over all rooms. Beyond it, empty rooms lose their history first, then the room with the new
+    /// message.
     package static let historyBytes = 16 << 20
     package static let rooms = 4_096
     /// The largest room with a list of names; of a larger one, only the number of members is sent.
@@ -13,7 +14,8 @@ package enum Limits {
     /// A connection with this much unread output is closed at the next message.
     package static let unreadBytes = 1 << 20
 
-    /// Whether a name is visibly distinct from others: no control characters, and no invisible ones at its ends.
+    /// Whether a name is visibly distinct from others: no control characters, and no invisible ones at its
+    /// ends.
     package static func isName(_ name: String, bytes: Int) -> Bool {
         guard let first = name.unicodeScalars.first, let last = name.unicodeScalars.last,
             name.utf8.count <= bytes

@@ -1,11 +1,12 @@
-/// The names of all members of all rooms, each once in its room: 12 bytes for each member and the bytes of its name, in whole
-/// words of four, and, while the number grows, fewer than 11 bytes for the hash table.
+/// The names of all members of all rooms, each once in its room: 12 bytes for each member and the bytes of
+/// its name, in whole words of four, and, while the number grows, fewer than 11 bytes for the hash table.
 ///
-/// Names that look the same are equal, even if composed differently (`é`, or `e` and an accent): they are compared and
-/// hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they were sent.
+/// Names that look the same are equal, even if composed differently (`é`, or `e` and an accent): they are
+/// compared and hashed as strings, which is by canonical equivalence (Unicode, annex 15), and kept as they
+/// were sent.
 ///
-/// Names with the same number of words share a shelf, where a new name takes the place of a removed one: there is no
-/// compaction that would delay others. A shelf keeps its memory until it is empty.
+/// Names with the same number of words share a shelf, where a new name takes the place of a removed one:
+/// there is no compaction that would delay others. A shelf keeps its memory until it is empty.
 package struct Names {
     private static let none = UInt32.max
     /// The words in front of a name.
@@ -15,8 +16,8 @@ package struct Names {
 
     /// One shelf for each length in words. Names are padded with zeros, which no name contains.
     private var shelves = (1...(Limits.nameBytes + 3) / 4).map { WordRows(width: Self.text + $0) }
-    /// Numbers of names, by name and room. Linear probing: the number of places is a power of two, at most three quarters
-    /// of them taken.
+    /// Numbers of names, by name and room. Linear probing: the number of places is a power of two, at most
+    /// three quarters of them taken.
     private var places: [UInt32] = []
 
     package init() {}

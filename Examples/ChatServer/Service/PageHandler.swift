@@ -120,8 +120,8 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
 }
 
 extension HTTPRequestHead {
-    /// The `Host` of the request, if it is a local name of this machine. A foreign page with a name that resolves to this
-    /// address (DNS rebinding) has another.
+    /// The `Host` of the request, if it is a local name of this machine. A foreign page with a name that
+    /// resolves to this address (DNS rebinding) has another.
     var localHost: String? {
         let hosts = headers["host"]
         guard let host = hosts.first, hosts.count == 1 else { return nil }

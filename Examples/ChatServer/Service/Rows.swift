@@ -1,5 +1,5 @@
-/// Rows under small numbers, in pieces, so that growth copies nothing large and leaves no half-empty array behind. A piece
-/// is large enough for pages of its own, of which only the used ones take memory.
+/// Rows under small numbers, in pieces, so that growth copies nothing large and leaves no half-empty array
+/// behind. A piece is large enough for pages of its own, of which only the used ones take memory.
 package struct Rows<Row> {
     private static var pieceLength: Int { 8_192 }
 

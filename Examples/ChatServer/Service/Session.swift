@@ -5,7 +5,8 @@ internal import NIOWebSocket
 internal import NightbellNIO
 internal import Synchronization
 
-/// One connection while it is awake: its messages in both directions. Asleep, only the number of its row is left.
+/// One connection while it is awake: its messages in both directions. Asleep, only the number of its row is
+/// left.
 final class Session: ChannelInboundHandler {
     typealias InboundIn = WebSocketFrame
     typealias OutboundOut = ByteBuffer
@@ -90,7 +91,8 @@ final class Session: ChannelInboundHandler {
         }
         guard let output else { return false }
         guard output.channel.isWritable else {
-            // It reads more slowly than the others write. It is closed later, because the caller iterates over all members.
+            // It reads more slowly than the others write. It is closed later, because the caller iterates
+            // over all members.
             let late = NIOLoopBound(output, eventLoop: members.loop)
             members.loop.execute { late.value.close(promise: nil) }
             return false
@@ -223,8 +225,8 @@ final class Session: ChannelInboundHandler {
         }
     }
 
-    /// Sends the reason, and waits a while for the other side to close: input that arrives meanwhile must not reset the
-    /// connection before the reason is read.
+    /// Sends the reason, and waits a while for the other side to close: input that arrives meanwhile must not
+    /// reset the connection before the reason is read.
     private func end(_ code: WebSocketErrorCode) {
         guard let output else { return }
         leave()
@@ -234,7 +236,8 @@ final class Session: ChannelInboundHandler {
         close(output, in: .seconds(2))
     }
 
-    /// Answers a close: the connection is closed when the pending output is sent, if that does not take too long.
+    /// Answers a close: the connection is closed when the pending output is sent, if that does not take too
+    /// long.
     private func agreeToEnd() {
         guard let output else { return }
         leave()

@@ -1,5 +1,5 @@
-/// Rows with a fixed number of words, under small numbers, in pieces as those of `Rows`. Free rows are a linked list in
-/// their first words.
+/// Rows with a fixed number of words, under small numbers, in pieces as those of `Rows`. Free rows are a
+/// linked list in their first words.
 struct WordRows {
     private static let pieceLength = 8_192
     private static let none = UInt32.max

@@ -2,8 +2,9 @@
 enum HostileKind: String, CaseIterable, Sendable {
     /// No load: the baseline for the others.
     case none
-    /// Keeps as many processors busy as an attack does, without the supervisor: one of the attackers', and one as
-    /// the supervisor would that works for them. How long a wake waits for a processor is the kernel's decision.
+    /// Keeps as many processors busy as an attack does, without the supervisor: one of the attackers', and
+    /// one as the supervisor would that works for them. How long a wake waits for a processor is the kernel's
+    /// decision.
     case busy
     /// HandOver with as many empty sockets as fit into a packet, on a hundred connections.
     case handOver = "hand_over"
@@ -17,8 +18,8 @@ enum HostileKind: String, CaseIterable, Sendable {
     case messages
     /// Clients that crash at once and are relaunched.
     case crashes
-    /// Six clients with a thousand sockets each that they leave unread: woken by all of them, asleep at once, woken
-    /// again.
+    /// Six clients with a thousand sockets each that they leave unread: woken by all of them, asleep at once,
+    /// woken again.
     case unread
     /// Pings, byte by byte, on 300 sockets that the supervisor answers for.
     case slowPings = "slow_pings"

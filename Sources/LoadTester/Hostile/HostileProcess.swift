@@ -31,8 +31,8 @@ struct HostileProcess {
         let parent = getppid()
         cfloors_catch_interrupts()
         _ = cfloors_raise_descriptor_limit()
-        // The share of a processor that a user gets is the kernel's decision; this run is about the supervisor's,
-        // which may use any processor. So may the process that is busy in its place.
+        // The share of a processor that a user gets is the kernel's decision; this run is about the
+        // supervisor's, which may use any processor. So may the process that is busy in its place.
         guard kind == .busy && number > 0 || cfloors_leave_a_processor() == 0 else {
             throw LoadError(failed: "sched_setaffinity")
         }

@@ -62,7 +62,8 @@ package struct DescriptorNeeds: Sendable {
     /// Programs with a connection each, and as many of the floor's.
     package static func unmodified(_ programs: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()
-        // Connections of both; handles that show whether a program is frozen, and the floor's sockets and freezers.
+        // Connections of both; handles that show whether a program is frozen, and the floor's sockets and
+        // freezers.
         needs.add(loadTester, 2 * programs + 2 * programs + 2 * programs)
         needs.add("the floor", 2 * programs)
         // Each may have a descriptor and a timer watched.

@@ -117,7 +117,8 @@ enum Leftovers {
         removeWhenEmpty(path)
     }
 
-    /// Removes cgroups that the run's supervisors could not remove; they listed them in their runtime directories.
+    /// Removes cgroups that the run's supervisors could not remove; they listed them in their runtime
+    /// directories.
     static func removeSupervisorCgroups(of directory: String) {
         for name in (try? SmallFile.names(in: directory)) ?? [] {
             let noted = (try? SmallFile.readText("\(directory)/\(name)/cgroups")) ?? ""

@@ -98,7 +98,8 @@ final class PeerSockets {
         guard code == 0 else { throw LoadError("send to sleeper \(index)", code: code) }
     }
 
-    /// Waits for a sleeper to send a packet back. Returns the time since it was sent, in nanoseconds; nil: it did not come in time.
+    /// Waits for a sleeper to send a packet back. Returns the time since it was sent, in nanoseconds; nil: it
+    /// did not come in time.
     func echo(_ index: Int, sequence: UInt64, within milliseconds: CInt) throws(LoadError) -> Int64? {
         var packet = cfloors_packet()
         let size = MemoryLayout<cfloors_packet>.size

@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 
 /// One sleeper's place in the shared memory. The sleeper writes, the harness reads.
-// @unchecked: the memory is mapped for the life of the process, and its fields are read and written atomically or
-// ordered by one that is (`received`, `runs`, `stage`).
+// @unchecked: the memory is mapped for the life of the process, and its fields are read and written
+// atomically or ordered by one that is (`received`, `runs`, `stage`).
 struct Slot: @unchecked Sendable {
     let pointer: UnsafeMutablePointer<cfloors_slot>
 

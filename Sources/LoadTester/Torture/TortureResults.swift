@@ -4,7 +4,8 @@ import Presentation
 struct TortureResults {
     struct Side {
         var calls = 0
-        /// Calls without an answer in time, timers that never ended, and deaths of children that were not noticed.
+        /// Calls without an answer in time, timers that never ended, and deaths of children that were not
+        /// noticed.
         var lost = 0
         var timers = 0
         /// Timers that ended more than 50 ms late.

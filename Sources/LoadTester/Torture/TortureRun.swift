@@ -5,8 +5,8 @@ import LinuxSystem
 import Nightbell
 import Simulation
 
-/// Calls programs that do unusual things while they sleep and while they fall asleep, and checks their answers and
-/// timers.
+/// Calls programs that do unusual things while they sleep and while they fall asleep, and checks their
+/// answers and timers.
 final class TortureRun {
     struct Settings {
         /// Sleeps of all programs together.

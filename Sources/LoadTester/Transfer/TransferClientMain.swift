@@ -5,8 +5,9 @@ import Nightbell
 import NightbellWire
 import SwiftProtobuf
 
-/// A client of a transfer run: it adds its downloads, sleeps or ends, and keeps the files when it is woken or launched for
-/// them. All that it has to say are files in the run's directory of copies, because it may be killed at any moment.
+/// A client of a transfer run: it adds its downloads, sleeps or ends, and keeps the files when it is woken or
+/// launched for them. All that it has to say are files in the run's directory of copies, because it may be
+/// killed at any moment.
 struct TransferClientMain {
     private let index: Int
     private let sessions: Int

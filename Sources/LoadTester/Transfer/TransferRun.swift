@@ -206,7 +206,8 @@ final class TransferServerProcess {
     var address: String { "http://127.0.0.1:\(port)" }
 
     func start() throws {
-        // A small send buffer: bytes in it are lost when a process is killed, and are not the process's fault.
+        // A small send buffer: bytes in it are lost when a process is killed, and are not the process's
+        // fault.
         let text = """
             daemon off;
             master_process off;

@@ -2,7 +2,8 @@ import CFloors
 import Glibc
 import LinuxSystem
 
-/// The same programs, frozen by the load tester and thawed by a bare waker that has duplicates of their sockets.
+/// The same programs, frozen by the load tester and thawed by a bare waker that has duplicates of their
+/// sockets.
 final class FloorPrograms {
     private let range: Range<Int>
     private let children: [ChildProcess]
@@ -66,7 +67,8 @@ final class FloorPrograms {
         try wait(for: "a program of the floor to freeze", atMost: .seconds(5)) { stopped[place].isStopped }
     }
 
-    /// The waker's process: inherits a lifetime pipe as descriptor 3, and then each program's socket and freezer.
+    /// The waker's process: inherits a lifetime pipe as descriptor 3, and then each program's socket and
+    /// freezer.
     static func runWaker(_ arguments: [String]) throws {
         guard arguments.count == 1, let count = Int(arguments[0]) else {
             throw LoadError.missing("arguments")

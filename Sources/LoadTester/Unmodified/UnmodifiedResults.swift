@@ -58,7 +58,8 @@ struct UnmodifiedResults {
             over: rounds.map { $0.floor.percentile(percentile) })
     }
 
-    /// Microseconds of processor time for each sleep of a program: the looks, the decision, and the wake before.
+    /// Microseconds of processor time for each sleep of a program: the looks, the decision, and the wake
+    /// before.
     private var decision: Double {
         Double(runnerTime) / 1e3 / Double(max(1, settings.programs * settings.rounds))
     }

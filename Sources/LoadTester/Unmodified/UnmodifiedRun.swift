@@ -3,8 +3,8 @@ import LinuxSystem
 import Nightbell
 import Simulation
 
-/// Calls sleeping programs one at a time, in random order, first one of the supervisor's and then one of the floor's, or the
-/// other way round.
+/// Calls sleeping programs one at a time, in random order, first one of the supervisor's and then one of the
+/// floor's, or the other way round.
 struct UnmodifiedRun {
     struct Settings {
         var programs: Int

@@ -1,6 +1,7 @@
 import NightbellWire
 
-/// Processes with media that plays or is recorded: by PipeWire and, as a weaker witness, by MPRIS on the session's bus.
+/// Processes with media that plays or is recorded: by PipeWire and, as a weaker witness, by MPRIS on the
+/// session's bus.
 final class AudioSource: Source {
     private let context: SourceContext
     private var streams: PipeWireStreams?

@@ -1,10 +1,11 @@
 import EventHandlers
 import LinuxSystem
 
-/// The media players of a session (MPRIS), each with a connection to the session's bus: the processes that say they play.
+/// The media players of a session (MPRIS), each with a connection to the session's bus: the processes that
+/// say they play.
 ///
-/// Every peer of the bus can be one. So their number, the questions to them and the changes that each may tell of are
-/// limited.
+/// Every peer of the bus can be one. So their number, the questions to them and the changes that each may
+/// tell of are limited.
 final class MediaPlayers: BusClient {
     private let connection: BusConnection
     private let loop: HandlerLoop

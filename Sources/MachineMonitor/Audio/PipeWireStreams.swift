@@ -49,7 +49,8 @@ final class PipeWireStreams {
         guard let observer, observer.isComplete else { return nil }
         var processes: Set<UInt32> = []
         for stream in observer.streams(atMost: Self.mostStreams) {
-            // A server of another protocol connects for its clients; it cannot name a process of another user.
+            // A server of another protocol connects for its clients; it cannot name a process of another
+            // user.
             if stream.claimed_pid > 0, ProcFS.uid(stream.claimed_pid) == getuid() {
                 processes.insert(UInt32(stream.claimed_pid))
             } else if stream.pid > 0 {

@@ -23,10 +23,11 @@ struct Absence {
 
 /// A connection to one message bus, by sd-bus on the monitor's loop.
 ///
-/// A bus that is not there is tried again when its socket appears; a lost connection is made again with growing pauses.
-/// A peer that sends more than can be dealt with in a tenth of the time has its messages wait in the bus. The bus discards
-/// signals then if there are too many. After a second of that the connection is given up: the messages that wait go with
-/// it, and the next one has another name, which the peer does not know.
+/// A bus that is not there is tried again when its socket appears; a lost connection is made again with
+/// growing pauses. A peer that sends more than can be dealt with in a tenth of the time has its messages wait
+/// in the bus. The bus discards signals then if there are too many. After a second of that the connection is
+/// given up: the messages that wait go with it, and the next one has another name, which the peer does not
+/// know.
 final class BusConnection {
     private let loop: HandlerLoop
     private let address: String
@@ -57,8 +58,8 @@ final class BusConnection {
 
     /// So many messages are handled in a turn.
     private static let messagesPerTurn = 64
-    /// In milliseconds. A bus that exists is tried again at the last of them; one that does not, after the last one only
-    /// when its socket changes.
+    /// In milliseconds. A bus that exists is tried again at the last of them; one that does not, after the
+    /// last one only when its socket changes.
     private static let pauses: [Int64] = [100, 400, 1_600, 6_400, 60_000]
 
     /// In milliseconds.
@@ -66,8 +67,8 @@ final class BusConnection {
 
     /// A backlog of this age is given up, in nanoseconds.
     private static let oldestBacklog: Int64 = 1_000_000_000
-    /// In milliseconds, before the connection is made again. A peer that follows it from name to name costs less and less,
-    /// and when it stops, the facts are known again within the last of them and the age above.
+    /// In milliseconds, before the connection is made again. A peer that follows it from name to name costs
+    /// less and less, and when it stops, the facts are known again within the last of them and the age above.
     private static let overloadPauses: [Int64] = [100, 250, 500, 1_000, 1_500]
     /// A connection that was kept for this time begins with the first pause again, in nanoseconds.
     private static let calm: Int64 = 10_000_000_000

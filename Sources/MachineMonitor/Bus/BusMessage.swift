@@ -39,7 +39,8 @@ enum BusValue: Equatable {
     case other
 }
 
-/// Reads one message, as long as its handler runs. Everything read is checked and bounded: a peer can send what it likes.
+/// Reads one message, as long as its handler runs. Everything read is checked and bounded: a peer can send
+/// what it likes.
 @safe
 struct BusReader {
     private let message: OpaquePointer

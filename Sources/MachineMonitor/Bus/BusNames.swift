@@ -6,7 +6,8 @@ package enum BusNames {
     /// In microseconds.
     private static let patience: UInt64 = 3_000_000
 
-    /// The well-known names that have an owner, or that the bus would start a service for, in order. Starts none.
+    /// The well-known names that have an owner, or that the bus would start a service for, in order. Starts
+    /// none.
     ///
     /// Waits for the bus, for some seconds at most.
     package static func known(address: String) throws(BusError) -> [String] {

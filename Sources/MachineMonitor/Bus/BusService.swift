@@ -2,8 +2,8 @@ import CSystemd
 
 /// A well-known name on a bus and the peer that owns it.
 ///
-/// Signals count only if that peer has sent them: rules with its name keep those of other peers away, but any peer can
-/// send a signal to this one directly.
+/// Signals count only if that peer has sent them: rules with its name keep those of other peers away, but any
+/// peer can send a signal to this one directly.
 final class BusService: BusClient {
     private let connection: BusConnection
     private let name: String

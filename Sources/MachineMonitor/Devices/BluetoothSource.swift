@@ -1,14 +1,16 @@
 import NightbellWire
 
-/// Bluetooth LE, by BlueZ: whether there is an adapter that is powered, which of the demanded devices are connected, and
-/// the notifications of demanded characteristics.
+/// Bluetooth LE, by BlueZ: whether there is an adapter that is powered, which of the demanded devices are
+/// connected, and the notifications of demanded characteristics.
 ///
-/// Adapters, devices and bluetoothd come and go: the objects are listed again then, and notifications requested again.
+/// Adapters, devices and bluetoothd come and go: the objects are listed again then, and notifications
+/// requested again.
 final class BluetoothSource: Source {
     private let context: SourceContext
     private var service: BusService?
     private var subscriptions: [BusSubscription] = []
-    /// Those of demanded objects, by path. One that goes on being demanded keeps its own: nothing of it is missed.
+    /// Those of demanded objects, by path. One that goes on being demanded keeps its own: nothing of it is
+    /// missed.
     private var deviceSubscriptions: [String: BusSubscription] = [:]
     private var valueSubscriptions: [String: BusSubscription] = [:]
     private var devices: Set<String> = []

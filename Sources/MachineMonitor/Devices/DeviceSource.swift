@@ -5,10 +5,11 @@ import Glibc
 import LinuxSystem
 import NightbellWire
 
-/// Devices by their names below `/dev`, such as `/dev/serial/by-id/…`, `/dev/ttyACM0` or `/dev/hidraw0`: those of the demanded
-/// names that are present, and the nodes that they lead to.
+/// Devices by their names below `/dev`, such as `/dev/serial/by-id/…`, `/dev/ttyACM0` or `/dev/hidraw0`:
+/// those of the demanded names that are present, and the nodes that they lead to.
 ///
-/// The events of udev and of the names' directories only say when to look. So it does not matter if some are lost.
+/// The events of udev and of the names' directories only say when to look. So it does not matter if some are
+/// lost.
 final class DeviceSource: Source {
     private let context: SourceContext
     private var names: [String] = []
@@ -63,8 +64,9 @@ final class DeviceSource: Source {
         context.reports.report(.devices, .devices(devices))
     }
 
-    /// The device node that the name leads to; nil: it leads to none. The device itself is not opened, which would have
-    /// effects on some. Throws if that cannot be told: there are no descriptors left, or a directory may not be searched.
+    /// The device node that the name leads to; nil: it leads to none. The device itself is not opened, which
+    /// would have effects on some. Throws if that cannot be told: there are no descriptors left, or a
+    /// directory may not be searched.
     private static func node(of name: String) throws(SystemError) -> String? {
         do throws(SystemError) {
             let place = try OwnedDescriptor(opening: name, pathOnly)

@@ -3,7 +3,8 @@ import EventLoop
 import Glibc
 import LinuxSystem
 
-/// Tells when one of these paths may have appeared or gone, by inotify(7) on the nearest directories that exist.
+/// Tells when one of these paths may have appeared or gone, by inotify(7) on the nearest directories that
+/// exist.
 final class PathWatch {
     private let paths: [String]
     private let handler: () -> Void
@@ -14,8 +15,8 @@ final class PathWatch {
     /// The watched directories, by the kernel's number.
     private var directories: [CInt: String] = [:]
 
-    /// In milliseconds. Until then nothing is read: the kernel merges events and discards those beyond its limit, so that a busy
-    /// directory costs no more than a quiet one.
+    /// In milliseconds. Until then nothing is read: the kernel merges events and discards those beyond its
+    /// limit, so that a busy directory costs no more than a quiet one.
     private static let pauseLength: Int64 = 50
     /// The rest is read after another pause.
     private static let readsAtOnce = 64

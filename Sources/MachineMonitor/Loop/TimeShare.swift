@@ -6,7 +6,8 @@ package struct TimeShare {
     private var spent: Int64 = 0
     /// The end of the last pause.
     private var resumed: Int64?
-    /// The instant of the first of the present series of pauses, with less than `longestGap` between one and the next.
+    /// The instant of the first of the present series of pauses, with less than `longestGap` between one and
+    /// the next.
     package private(set) var excessSince: Int64?
 
     /// In nanoseconds.
@@ -41,7 +42,8 @@ package struct TimeShare {
     /// A pause has ended, perhaps later than it could.
     package mutating func resume(at now: Int64) { resumed = now }
 
-    /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine is part of it.
+    /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine
+    /// is part of it.
     package static func processorTime() -> Int64 {
         var time = timespec()
         guard unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 else { return 0 }

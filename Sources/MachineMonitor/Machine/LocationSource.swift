@@ -79,8 +79,9 @@ final class LocationSource: Source {
 extension LocationSource {
     /// The monitor's client object in GeoClue. The end of it tells GeoClue that nothing is wanted any more.
     ///
-    /// GeoClue heeds thresholds from the next start on, and after each start it locates the machine anew. So a client that
-    /// changes its wish again and again must not restart it each time: the others would get no location.
+    /// GeoClue heeds thresholds from the next start on, and after each start it locates the machine anew. So
+    /// a client that changes its wish again and again must not restart it each time: the others would get no
+    /// location.
     private final class Client {
         private let service: BusService
         private let path: String

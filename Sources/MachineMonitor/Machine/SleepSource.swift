@@ -12,7 +12,8 @@ final class SleepSource: Source {
     private var isDelayWanted = false
     /// logind waits for its end, for 5 s by default.
     private var delay: OwnedDescriptor?
-    /// It was taken from a connection to logind that was given up, and is kept until the next one has another.
+    /// It was taken from a connection to logind that was given up, and is kept until the next one has
+    /// another.
     private var isDelayOld = false
     private var isAsking = false
 

@@ -63,7 +63,8 @@ final class UsersSource: Source {
         }
     }
 
-    /// Users that nothing can tell of count as unlocked, and their clients are launched. A restart is no reason for that.
+    /// Users that nothing can tell of count as unlocked, and their clients are launched. A restart is no
+    /// reason for that.
     private func reportAbsent(_ absence: Absence) {
         self.absence = absence
         if isKnown { restart?.set(milliseconds: Self.longestRestart) }

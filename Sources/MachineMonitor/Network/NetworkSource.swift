@@ -5,7 +5,8 @@ import Glibc
 import LinuxSystem
 import NightbellWire
 
-/// The machine's addresses and default routes by rtnetlink, and whether traffic costs money by NetworkManager.
+/// The machine's addresses and default routes by rtnetlink, and whether traffic costs money by
+/// NetworkManager.
 ///
 /// Changes are reported once they have settled: after 1 s without another one, or after 5 s of them.
 final class NetworkSource: Source {

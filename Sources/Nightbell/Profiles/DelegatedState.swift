@@ -45,8 +45,8 @@ extension Client {
     /// Returns the delegated state of a socket as it is now: pings that were sent and answered have changed
     /// it. Call it in the handler of a wake, before reading from the socket.
     ///
-    /// - Throws: ``NightbellError/Code/delegatedStateLost`` if the state is lost because the supervisor's worker died
-    ///   while it changed: reconnect. ``NightbellError/Code/invalidToken`` as above.
+    /// - Throws: ``NightbellError/Code/delegatedStateLost`` if the state is lost because the supervisor's
+    ///   worker died while it changed: reconnect. ``NightbellError/Code/invalidToken`` as above.
     public func delegatedState(for socket: ParkedSocket) throws(NightbellError) -> DelegatedState? {
         guard let parked = session.core.withLock({ $0.state.holdings.parked(socket) }) else {
             throw NightbellError(.invalidToken, "no socket with a profile")

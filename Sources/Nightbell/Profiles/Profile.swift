@@ -70,7 +70,8 @@ extension Profile {
         public init() {}
     }
 
-    /// SIP on a stream or a UDP socket: CRLF and STUN keep-alives of RFC 5626, OPTIONS requests answered with 200.
+    /// SIP on a stream or a UDP socket: CRLF and STUN keep-alives of RFC 5626, OPTIONS requests answered with
+    /// 200.
     ///
     /// - Parameters:
     ///   - interval: the registrar's `Flow-Timer`; nil: 120 s on streams, 29 s on UDP.
@@ -106,8 +107,8 @@ extension Profile {
         return Profile(.stun(stun), interval: interval)
     }
 
-    /// XMPP after the stream is established: XEP-0199 pings in both directions, white space, and, with the client's
-    /// counters, XEP-0198.
+    /// XMPP after the stream is established: XEP-0199 pings in both directions, white space, and, with the
+    /// client's counters, XEP-0198.
     ///
     /// - Parameters:
     ///   - server: the server's domain; its pings are answered; nil: that of `address`. Pings of other

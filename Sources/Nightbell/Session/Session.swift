@@ -42,7 +42,8 @@ final class Session: Sendable {
     let requestTimeout: Int64
     /// By their identifiers.
     let transfers = Monitor<[String: WeakTransferLink]>([:])
-    /// The process was woken for sessions that it has yet to make: it is not to be suspended before, by their identifiers.
+    /// The process was woken for sessions that it has yet to make: it is not to be suspended before, by their
+    /// identifiers.
     let awaitedTransfers = Monitor<[String: BackgroundTask]>([:])
     private let forkMark: ForkMark
 

@@ -232,7 +232,8 @@ package struct SessionState {
                 return [.disconnect, .notify(.connectionLost(error))]
             }
             phase = waiting(after: restoration.attempt, at: now)
-            // The handlers already know that there is no supervisor, but not that another process has taken this client's place.
+            // The handlers already know that there is no supervisor, but not that another process has taken
+            // this client's place.
             return error.code == .identifierInUse
                 ? [.disconnect, .notify(.connectionLost(error))] : [.disconnect]
         case .connecting, .waiting, .closed:

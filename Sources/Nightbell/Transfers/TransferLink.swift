@@ -5,8 +5,9 @@ import TransferWire
 
 /// The connection of a session to the transfer process, and the thread that runs its handlers.
 ///
-/// There is a connection while the session has tasks, or a request is made: without any the process can end. A thread that waits
-/// for an answer reads, unless another one does. Whatever ends, what was not answered is asked again.
+/// There is a connection while the session has tasks, or a request is made: without any the process can end.
+/// A thread that waits for an answer reads, unless another one does. Whatever ends, what was not answered is
+/// asked again.
 final class TransferLink: Sendable {
     /// Something to be handled.
     private enum Event {
@@ -143,7 +144,8 @@ final class TransferLink: Sendable {
             guard session.core.withLock({ $0.state.isConnected }) else { return nil }
             throw NightbellError(.transfersUnavailable, "")
         }
-        // A new supervisor has another socket of the same name, or none yet; a process that ends leaves the connection at its end.
+        // A new supervisor has another socket of the same name, or none yet; a process that ends leaves the
+        // connection at its end.
         guard let socket = try? SeqPacketSocket.connect(path: path) else { return nil }
         let connection = TransferConnection(socket)
         let request = WireTransferRequest.with {
@@ -322,7 +324,8 @@ final class TransferLink: Sendable {
             case .end: return
             case .rest: release()
             case .connect:
-                // A connection that brought nothing counts as none: this process may lack descriptors for the results.
+                // A connection that brought nothing counts as none: this process may lack descriptors for the
+                // results.
                 let hasHeard = core.withLock { core in
                     defer { core.hasHeard = false }
                     return core.hasHeard
@@ -369,7 +372,8 @@ final class TransferLink: Sendable {
         }
     }
 
-    /// Has the process forget a result. If the connection ends before the answer, the result is reported again.
+    /// Has the process forget a result. If the connection ends before the answer, the result is reported
+    /// again.
     private func forget(_ task: Int64) {
         var request = WireTransferRequest()
         request.release.task = task

@@ -5,21 +5,24 @@ import TransferWire
 
 /// Downloads and uploads that another process makes, while the client is suspended or has no process at all.
 ///
-/// The client is woken, or launched, with ``WakeReasons/transfer`` when all tasks of the session are finished, or one needs
-/// credentials. A new process makes the session again, by the same identifier, and receives the results: each is given to
-/// ``Handlers/finished``, and is given again to the next process if this one ends before the handler has returned.
+/// The client is woken, or launched, with ``WakeReasons/transfer`` when all tasks of the session are
+/// finished, or one needs credentials. A new process makes the session again, by the same identifier, and
+/// receives the results: each is given to ``Handlers/finished``, and is given again to the next process if
+/// this one ends before the handler has returned.
 ///
-/// When its user quits the client, its transfers are cancelled. Make one value for an identifier at a time. All methods may be
-/// called from any thread and from inside handlers; they block until the transfer process has answered, for at most the client's
-/// ``Client/Configuration/requestTimeout``.
+/// When its user quits the client, its transfers are cancelled. Make one value for an identifier at a time.
+/// All methods may be called from any thread and from inside handlers; they block until the transfer process
+/// has answered, for at most the client's ``Client/Configuration/requestTimeout``.
 public final class TransferSession: Sendable {
     /// Callbacks, one at a time, on a thread of the session's.
     public struct Handlers: Sendable {
         /// A task has ended. When this returns the task is forgotten and its file removed, unless it was kept
-        /// (``TransferResult/keep(as:)``). The client is not suspended meanwhile as long as it is granted background tasks.
+        /// (``TransferResult/keep(as:)``). The client is not suspended meanwhile as long as it is granted
+        /// background tasks.
         public var finished: @Sendable (TransferResult) -> Void = { _ in }
-        /// A task needs credentials (401): ``TransferSession/authorize(_:_:)`` continues it, ``TransferSession/cancel(_:)`` ends
-        /// it. Called again in a later process, or connection, as long as it does.
+        /// A task needs credentials (401): ``TransferSession/authorize(_:_:)`` continues it,
+        /// ``TransferSession/cancel(_:)`` ends it. Called again in a later process, or connection, as long as
+        /// it does.
         public var needsCredentials: @Sendable (TransferTask) -> Void = { _ in }
         /// At most once a second for each task, and only while the client runs.
         public var progress: @Sendable (TransferProgress) -> Void = { _ in }
@@ -34,13 +37,13 @@ public final class TransferSession: Sendable {
     private let client: Client
     private let link: TransferLink
 
-    /// Makes the session, or continues the one that was made before by this identifier, also by another process of the client.
-    /// Handlers may run before this returns.
+    /// Makes the session, or continues the one that was made before by this identifier, also by another
+    /// process of the client. Handlers may run before this returns.
     ///
     /// - Parameter identifier: 1 to 54 bytes.
-    /// - Throws: ``NightbellError/Code/transfersUnavailable`` if the supervisor has no transfer process for this user;
-    ///   ``NightbellError/Code/tooManyObservations``, because the supervisor observes the session for the client;
-    ///   ``NightbellError/Code/requestTimedOut``.
+    /// - Throws: ``NightbellError/Code/transfersUnavailable`` if the supervisor has no transfer process for
+    ///   this user; ``NightbellError/Code/tooManyObservations``, because the supervisor observes the session
+    ///   for the client; ``NightbellError/Code/requestTimedOut``.
     public init(
         _ client: Client, identifier: String, handlers: Handlers = Handlers()
     ) throws(NightbellError) {
@@ -76,13 +79,13 @@ public final class TransferSession: Sendable {
 
     // MARK: Tasks
 
-    /// Downloads a file. When this returns the task is on the disk, and survives the end of this process, of the transfer process,
-    /// of the supervisor and of the machine.
+    /// Downloads a file. When this returns the task is on the disk, and survives the end of this process, of
+    /// the transfer process, of the supervisor and of the machine.
     ///
     /// - Parameters:
     ///   - address: of `http` or `https`.
-    ///   - name: the client's own name for the task, 1 to 255 bytes. As long as a task has it, another one is not added: that task
-    ///     is returned.
+    ///   - name: the client's own name for the task, 1 to 255 bytes. As long as a task has it, another one is
+    ///     not added: that task is returned.
     /// - Throws: ``NightbellError/Code/transferRefused``: the address, an option or the number of tasks.
     @discardableResult
     public func download(
@@ -136,7 +139,8 @@ public final class TransferSession: Sendable {
         }
     }
 
-    /// The tasks of the session that have not ended, or that have not been told, in the order of their addition.
+    /// The tasks of the session that have not ended, or that have not been told, in the order of their
+    /// addition.
     public func tasks() throws(NightbellError) -> [TransferStatus] {
         var tasks: [TransferStatus] = []
         while true {
@@ -147,8 +151,9 @@ public final class TransferSession: Sendable {
         }
     }
 
-    /// Ends this value: no handler starts after this, but for one that the session's thread is about to start. The client is not
-    /// woken for the session any more; its tasks go on, and making the session again continues it.
+    /// Ends this value: no handler starts after this, but for one that the session's thread is about to
+    /// start. The client is not woken for the session any more; its tasks go on, and making the session again
+    /// continues it.
     public func invalidate() {
         link.close()
         // Without a supervisor there is nothing to be ended.

@@ -31,15 +31,16 @@ public struct TransferField: Sendable, Hashable {
 
 /// How a transfer is made.
 public struct TransferOptions: Sendable, Hashable {
-    /// Of HTTP; empty: `GET` for a download, `PUT` for an upload. `POST` and `PATCH` are not repeated when it is not certain that
-    /// the request was not served.
+    /// Of HTTP; empty: `GET` for a download, `PUT` for an upload. `POST` and `PATCH` are not repeated when it
+    /// is not certain that the request was not served.
     public var method = ""
     public var fields: [TransferField] = []
     /// An address; empty: as the supervisor's environment says (`http_proxy`, `https_proxy`, `no_proxy`).
     public var proxy = ""
     /// Whether ``TransferResult/sha256`` is wanted.
     public var wantsSHA256 = false
-    /// 32 bytes: a file with another SHA-256 is fetched anew, and after several attempts a failure. Empty: any.
+    /// 32 bytes: a file with another SHA-256 is fetched anew, and after several attempts a failure. Empty:
+    /// any.
     public var expectedSHA256: [UInt8] = []
 
     public init() {}
@@ -98,8 +99,8 @@ public struct TransferResult: Sendable, Hashable {
     public let bytes: UInt64
     /// The SHA-256 of the file, if it was asked for.
     public let sha256: [UInt8]?
-    /// The response's body as a file that is open for reading; nil: there is none. It is closed, and removed, when the handler
-    /// returns: read it until then, or ``keep(as:)`` it.
+    /// The response's body as a file that is open for reading; nil: there is none. It is closed, and removed,
+    /// when the handler returns: read it until then, or ``keep(as:)`` it.
     public let file: CInt?
 
     init(_ wire: WireTransferFinished, file: CInt?) {
@@ -111,8 +112,8 @@ public struct TransferResult: Sendable, Hashable {
         self.file = file
     }
 
-    /// Keeps the file under a name of the client's own, which must not exist. It is linked there or, on another file system,
-    /// copied. Call it before the handler returns.
+    /// Keeps the file under a name of the client's own, which must not exist. It is linked there or, on
+    /// another file system, copied. Call it before the handler returns.
     ///
     /// - Throws: ``NightbellError/Code/system``, with `EEXIST` if there is such a file.
     public func keep(as path: String) throws(NightbellError) {

@@ -1,8 +1,8 @@
-/// A priority queue of instants, at most one for each slot, in which a slot's instant can be changed or removed
-/// in logarithmic time. Slots are small numbers handed out by a `SlotMap`.
+/// A priority queue of instants, at most one for each slot, in which a slot's instant can be changed or
+/// removed in logarithmic time. Slots are small numbers handed out by a `SlotMap`.
 ///
-/// A 4-ary heap: the shallower tree costs fewer cache misses than a binary one. Equal instants come out by slot,
-/// so that a replay is exact.
+/// A 4-ary heap: the shallower tree costs fewer cache misses than a binary one. Equal instants come out by
+/// slot, so that a replay is exact.
 package struct DeadlineQueue: Sendable, Equatable {
     /// 12 bytes: the instant is stored in two halves, because aligned as a whole it would waste four bytes.
     private struct Entry: Comparable {

@@ -1,6 +1,7 @@
 /// A large value that seldom changes, stored once for all copies of the struct that holds it.
 ///
-/// The compiler copies a struct, however large, for each call of a method that does not change it from one that does.
+/// The compiler copies a struct, however large, for each call of a method that does not change it from one
+/// that does.
 struct Shared<Value: Sendable & Equatable>: Sendable, Equatable {
     private final class Storage: Sendable {
         let value: Value

@@ -1,7 +1,7 @@
 /// Values for a few of many slots, side by side: slots without one cost four bytes at most.
 ///
-/// Elements are accessed in place and have a deterministic order, unlike a dictionary's. Lookups are inlinable: each one
-/// in another module would ask the runtime for the table's generic type.
+/// Elements are accessed in place and have a deterministic order, unlike a dictionary's. Lookups are
+/// inlinable: each one in another module would ask the runtime for the table's generic type.
 @usableFromInline package struct SideTable<Element: Sendable>: Sendable {
     /// The capacity that may be kept without values.
     private static var few: Int { 1_024 }
@@ -35,7 +35,8 @@
         owners.append(slot)
     }
 
-    /// - Parameter keepsPlaces: keeps the four bytes for each slot when no value is left, because another one comes soon.
+    /// - Parameter keepsPlaces: keeps the four bytes for each slot when no value is left, because another one
+    ///   comes soon.
     @discardableResult
     package mutating func remove(_ slot: UInt32, keepsPlaces: Bool = false) -> Element? {
         guard contains(slot) else { return nil }

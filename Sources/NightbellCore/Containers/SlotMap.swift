@@ -1,5 +1,5 @@
-/// A name for an element of a `SlotMap`: its slot, and how often that slot had been used before. A name that outlives
-/// its element never names another one.
+/// A name for an element of a `SlotMap`: its slot, and how often that slot had been used before. A name that
+/// outlives its element never names another one.
 @usableFromInline package struct SlotID: Sendable, Hashable {
     @usableFromInline package let slot: UInt32
     @usableFromInline package let generation: UInt32
@@ -20,8 +20,8 @@
 
 /// Elements in reusable slots, each under a name that is never reused.
 ///
-/// The elements lie side by side, not in optionals: reading a part of an optional in an array copies the whole
-/// element, with a retain for each array and string in it (measured: a third of the core's time).
+/// The elements lie side by side, not in optionals: reading a part of an optional in an array copies the
+/// whole element, with a retain for each array and string in it (measured: a third of the core's time).
 package struct SlotMap<Element: Sendable>: Sendable {
     private struct Slot: Sendable, Equatable {
         static var free: Int32 { -1 }
@@ -42,8 +42,8 @@ package struct SlotMap<Element: Sendable>: Sendable {
 
     package init() {}
 
-    /// Takes elements that already have names. Every new name gets a generation after `generation`, so that no earlier
-    /// name is given again.
+    /// Takes elements that already have names. Every new name gets a generation after `generation`, so that
+    /// no earlier name is given again.
     package init(_ named: [(id: SlotID, element: Element)], after generation: UInt32) {
         firstGeneration = max(1, generation == .max ? .max : generation + 1)
         let count = named.map { Int($0.id.slot) + 1 }.max() ?? 0

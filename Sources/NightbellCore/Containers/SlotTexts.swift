@@ -1,5 +1,5 @@
-/// Thousands of texts by slot, stored contiguously. Separate allocations would take twice the memory, and freed ones
-/// between live ones would be fragments without use.
+/// Thousands of texts by slot, stored contiguously. Separate allocations would take twice the memory, and
+/// freed ones between live ones would be fragments without use.
 package struct SlotTexts: Sendable {
     private struct Place: Sendable {
         var offset: UInt32 = 0

@@ -1,7 +1,8 @@
 /// The best moments to fetch in the next day: those after which openings are likely, as few as that takes.
 ///
-/// Data is fresh for a while after a fetch, so each fetch covers the openings expected in that time. The plan has the
-/// largest sum of covered openings, less a price for each fetch, among all plans that keep the pause between two.
+/// Data is fresh for a while after a fetch, so each fetch covers the openings expected in that time. The plan
+/// has the largest sum of covered openings, less a price for each fetch, among all plans that keep the pause
+/// between two.
 struct FetchPlan {
     private static let step = 120
     private static let steps = LocalTime.secondsPerDay / step
@@ -65,8 +66,9 @@ struct FetchPlan {
         return rate * Double(step) / Double(Habit.secondsPerSlot)
     }
 
-    /// How long after its start the plan has its first fetch; nil: it has none. A price that gives fewer fetches in a day than
-    /// `limits` is lowered, unless they would be useless; one that gives more is raised.
+    /// How long after its start the plan has its first fetch; nil: it has none. A price that gives fewer
+    /// fetches in a day than `limits` is lowered, unless they would be useless; one that gives more is
+    /// raised.
     func firstFetch(price: Double, _ limits: ClosedRange<Int>) -> Duration? {
         var price = price
         var plan = best(price)

@@ -1,5 +1,6 @@
-/// Chooses the moments of all clients' fetches: shortly before a likely opening, at an instant at which the machine is
-/// awake anyway if there is one, and never while the network is down or the machine is short of memory or processors.
+/// Chooses the moments of all clients' fetches: shortly before a likely opening, at an instant at which the
+/// machine is awake anyway if there is one, and never while the network is down or the machine is short of
+/// memory or processors.
 ///
 /// Times are elapsed times; clients are the places of their identifiers.
 package struct FetchScheduler: Sendable, Equatable {
@@ -53,8 +54,8 @@ package struct FetchScheduler: Sendable, Equatable {
     /// Whether a client waits for the end of another fetch of its user.
     package func isHeld(_ place: UInt32) -> Bool { held.contains(place) }
 
-    /// Whether a user has a place for another fetch. No user has more than half of them, so that its slow clients do not stop
-    /// the fetches of all others.
+    /// Whether a user has a place for another fetch. No user has more than half of them, so that its slow
+    /// clients do not stop the fetches of all others.
     package func hasPlace(for user: UserID) -> Bool {
         runningByUser[user, default: 0] < max(1, settings.concurrent / 2)
     }
@@ -157,8 +158,8 @@ package struct FetchScheduler: Sendable, Equatable {
         held.insert(Held(user: user, since: now), at: place)
     }
 
-    /// Says of the fetch that is to begin next whether it is simulated: then nothing is learned from it but its instant, and
-    /// it takes no place.
+    /// Says of the fetch that is to begin next whether it is simulated: then nothing is learned from it but
+    /// its instant, and it takes no place.
     package mutating func setSimulated(_ isSimulated: Bool, at place: UInt32, at now: Instant) {
         if isSimulated { makeState(at: place, at: now) }
         guard states.contains(place) else { return }
@@ -203,7 +204,8 @@ package struct FetchScheduler: Sendable, Equatable {
         runningByUser[user, default: 0] += 1
     }
 
-    /// A fetch has ended. nil: the client has not completed it, because its time was over or its process has ended.
+    /// A fetch has ended. nil: the client has not completed it, because its time was over or its process has
+    /// ended.
     package mutating func end(
         _ place: UInt32, of user: UserID, _ result: FetchResult?, took: Duration, budget: Duration
     ) {

@@ -1,5 +1,5 @@
-/// The cost of a client's fetches so far: quick ones are good, slow ones, failures and those without an end are bad. A
-/// claim of new data counts no more than its absence, because the supervisor cannot check it.
+/// The cost of a client's fetches so far: quick ones are good, slow ones, failures and those without an end
+/// are bad. A claim of new data counts no more than its absence, because the supervisor cannot check it.
 package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
     /// From 0 to 65,535.
     package private(set) var value: UInt16
@@ -39,8 +39,8 @@ package struct FetchScore: Sendable, Hashable, BitwiseCopyable {
         value /= 2
     }
 
-    /// It was brought to the foreground during a fetch and has not completed it. Its user may do that at any time; one that
-    /// does nothing else wants to escape the verdict.
+    /// It was brought to the foreground during a fetch and has not completed it. Its user may do that at any
+    /// time; one that does nothing else wants to escape the verdict.
     mutating func addInterruption() {
         if wasInterrupted { addOverrun() }
         wasInterrupted = true

@@ -1,4 +1,5 @@
-/// All that is kept of a client's fetches. It belongs to the client's identifier, so that it outlives the process.
+/// All that is kept of a client's fetches. It belongs to the client's identifier, so that it outlives the
+/// process.
 package struct FetchState: Sendable, Equatable {
     package var interval: FetchInterval
     package var habit = Habit()

@@ -1,5 +1,5 @@
-/// When a client is usually brought to the foreground: how often in each slot of the day, for each day of the week. Older
-/// days count exponentially less.
+/// When a client is usually brought to the foreground: how often in each slot of the day, for each day of the
+/// week. Older days count exponentially less.
 ///
 /// Its size is fixed: 524 bytes for each client that uses fetch.
 package struct Habit: Sendable, BitwiseCopyable {
@@ -38,17 +38,20 @@ package struct Habit: Sendable, BitwiseCopyable {
 
     var isUseful: Bool { observedDays >= Self.usefulDays }
 
-    /// How far from an earlier opening another one is expected, in slots: some clients are opened to the minute, others are not.
+    /// How far from an earlier opening another one is expected, in slots: some clients are opened to the
+    /// minute, others are not.
     private static let widths = [0, 2, 5]
     /// The share of the trust that is divided equally before each opening, so that it can change.
     private static let doubt = 0.05
 
     // MARK: Learning
 
-    /// Continues to the day of `time`. Days without a call were not observed, because the machine or the client was off.
+    /// Continues to the day of `time`. Days without a call were not observed, because the machine or the
+    /// client was off.
     mutating func advance(to time: LocalTime) {
         let day = Int32(clamping: time.day)
-        // The clock goes back a little now and then. If it goes back further it was wrong before, and that day does not count.
+        // The clock goes back a little now and then. If it goes back further it was wrong before, and that
+        // day does not count.
         guard day > currentDay || Int(day) < Int(currentDay) - Self.setBack else { return }
         if currentDay != .min, day > currentDay {
             let weekday = LocalTime.weekday(of: Int(currentDay))
@@ -134,8 +137,9 @@ package struct Habit: Sendable, BitwiseCopyable {
 
     /// The openings in each slot, as far as earlier days tell.
     ///
-    /// A weekday has been seen a few times at most. So its own slots count as far as it was seen, otherwise those of
-    /// all days of its kind (of the working week, or of the weekend), and otherwise those of all days.
+    /// A weekday has been seen a few times at most. So its own slots count as far as it was seen, otherwise
+    /// those of all days of its kind (of the working week, or of the weekend), and otherwise those of all
+    /// days.
     private func rates(on day: Int) -> [Double] {
         let weekday = LocalTime.weekday(of: day)
         let isWeekend = LocalTime.isWeekend(weekday)

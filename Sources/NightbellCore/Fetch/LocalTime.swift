@@ -1,5 +1,5 @@
-/// The relation of elapsed time to local time, as the edge has reported it last. A change of the clock or of daylight
-/// saving time only changes the offset.
+/// The relation of elapsed time to local time, as the edge has reported it last. A change of the clock or of
+/// daylight saving time only changes the offset.
 package struct WallClock: Sendable, Hashable {
     /// Local time is elapsed time plus this.
     package var offset: Duration

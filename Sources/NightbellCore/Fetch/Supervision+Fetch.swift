@@ -107,7 +107,8 @@ extension Supervision {
         scheduleFetch(client, at: now)
     }
 
-    /// Fetches depend on the network, on memory and processors, and are pointless shortly before the machine sleeps.
+    /// Fetches depend on the network, on memory and processors, and are pointless shortly before the machine
+    /// sleeps.
     mutating func permitFetches(at now: Instant) {
         let isOnline = machine.network?.isUp ?? true || mutated(.fetchesOffline)
         let isPermitted = isOnline && !machine.isShort && !machine.isSleepImminent
@@ -182,7 +183,8 @@ extension Supervision {
         return .done
     }
 
-    /// Its time is over. In the foreground it may go on, and while media plays its user needs it; otherwise it is terminated.
+    /// Its time is over. In the foreground it may go on, and while media plays its user needs it; otherwise
+    /// it is terminated.
     mutating func fetchOverran(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         switch clients[client.id].lifecycle.stage {
         case .background:
@@ -255,7 +257,8 @@ extension Supervision {
 
     // MARK: On request
 
-    /// A fetch as if its moment had come, for a client that runs. It changes neither the client's score nor its habit.
+    /// A fetch as if its moment had come, for a client that runs. It changes neither the client's score nor
+    /// its habit.
     mutating func fetchOnRequest(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Refusal? {

@@ -28,7 +28,8 @@ extension Supervision {
         owners[place: place].map { (owners.identifier(at: place), $0.user) }
     }
 
-    /// Restores what is known of the fetches of an identifier that has an owner. Call it before the first event.
+    /// Restores what is known of the fetches of an identifier that has an owner. Call it before the first
+    /// event.
     package mutating func remember(_ state: FetchState, of identifier: ClientIdentifier) {
         guard let place = owners.place(of: identifier) else { return }
         fetches.restore(state, at: place)
@@ -54,7 +55,8 @@ extension Supervision {
         return runs
     }
 
-    /// Continues the fetch of a client that runs. If the client may not have been told of it, its time starts again.
+    /// Continues the fetch of a client that runs. If the client may not have been told of it, its time starts
+    /// again.
     mutating func resumeFetch(_ old: RecoverySnapshot.Client, _ run: FetchRun?, at now: Instant) {
         let client = old.id
         switch clients[client.id].lifecycle.stage {

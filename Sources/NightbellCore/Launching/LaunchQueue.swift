@@ -1,6 +1,6 @@
-/// The clients to be launched. Urgent launches go before others, and administrators' before users'; each of the four kinds
-/// has its own limit. Within a kind, users take turns, and each has a share of the limit: many clients of one user, or
-/// programs that hang, delay no other user.
+/// The clients to be launched. Urgent launches go before others, and administrators' before users'; each of
+/// the four kinds has its own limit. Within a kind, users take turns, and each has a share of the limit: many
+/// clients of one user, or programs that hang, delay no other user.
 ///
 /// A client that need not be launched any more stays in the queue, and is skipped when its turn comes.
 struct LaunchQueue: Sendable, Equatable {

@@ -39,7 +39,8 @@ extension Supervision {
             guard clients[client.id].isLaunchable, mustReturn(client) else {
                 return forget(client, at: now, into: &actions)
             }
-            // Not a crash: its peers' traffic must not exhaust its relaunches. The pause is the time it would have lingered.
+            // Not a crash: its peers' traffic must not exhaust its relaunches. The pause is the time it would
+            // have lingered.
             if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
             let linger = clients[client.id].limiter.linger(settings.wakes)
             let pause = mutated(.relaunchesAtOnce) ? .zero : max(settings.launches.retry, linger)
@@ -108,8 +109,8 @@ extension Supervision {
         becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
-    /// It could not be launched, and is not to blame: it is tried again until it works, and keeps its relaunches and its
-    /// state.
+    /// It could not be launched, and is not to blame: it is tried again until it works, and keeps its
+    /// relaunches and its state.
     private mutating func postponeLaunch(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -122,11 +123,12 @@ extension Supervision {
         becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
-    /// Long enough for thousands of clients to be tried again without much work, short enough for a caller to wait.
+    /// Long enough for thousands of clients to be tried again without much work, short enough for a caller to
+    /// wait.
     package static let pauseInShortage: Duration = .seconds(1)
 
-    /// Whether its process has run long enough to count as launched successfully. It must have identified itself, unless
-    /// it is a program that never does.
+    /// Whether its process has run long enough to count as launched successfully. It must have identified
+    /// itself, unless it is a program that never does.
     private func hasRunLongEnough(_ client: ClientID, at now: Instant) -> Bool {
         switch clients[client.id].lifecycle.stage {
         case .launching(until: nil):
@@ -150,8 +152,8 @@ extension Supervision {
             || hasLaunchingObservations(client)
     }
 
-    /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout with it, or it
-    /// has to be reachable and nothing could launch it again.
+    /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout
+    /// with it, or it has to be reachable and nothing could launch it again.
     func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         return record.keepAlive != nil || record.sockets.contains { !sockets[$0.id].survives }
@@ -167,7 +169,8 @@ extension Supervision {
             remove(token, client)
             actions.append(.close(token))
         }
-        // The next process has not been told of any end of stream. Conditions already reported fire again if they persist.
+        // The next process has not been told of any end of stream. Conditions already reported fire again if
+        // they persist.
         for token in clients[client.id].sockets {
             switch sockets[token.id].condition {
             case .unwatched, .armed: continue

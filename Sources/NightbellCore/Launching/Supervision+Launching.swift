@@ -30,7 +30,8 @@ extension Supervision {
         launchQueue.append(client, of: clients[client.id].user, kind)
     }
 
-    /// Sets the kind of a launch. The same reasons give the same kind, whatever else happens until its process exists.
+    /// Sets the kind of a launch. The same reasons give the same kind, whatever else happens until its
+    /// process exists.
     mutating func setKind(_ client: ClientID, isUrgent: Bool) -> LaunchQueue.Kind {
         let isDeclared = !isUrgent && clients[client.id].launches.reasons.areDeclared
         let isPrivileged = isDeclared || settings.isAdministrator(clients[client.id].user)
@@ -73,8 +74,9 @@ extension Supervision {
         }
     }
 
-    /// Its program was started, and has not said Hello in time. A client that has done so before is killed and launched again.
-    /// Otherwise the program may be one that never will: it keeps running, and frees its launch slot.
+    /// Its program was started, and has not said Hello in time. A client that has done so before is killed
+    /// and launched again. Otherwise the program may be one that never will: it keeps running, and frees its
+    /// launch slot.
     mutating func endLaunchTime(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients[client.id].launches.neverSpoke, !mutated(.endsSilentPrograms) else {
             return kill(client, .launchOverran, at: now, into: &actions)
@@ -128,8 +130,8 @@ extension Supervision {
 
     // MARK: The new process
 
-    /// A launched process identifies itself. It starts in the background, where it is told why it was launched; an unmodified
-    /// program starts as if its user had started it, and runs until it is found idle.
+    /// A launched process identifies itself. It starts in the background, where it is told why it was
+    /// launched; an unmodified program starts as if its user had started it, and runs until it is found idle.
     mutating func rejoin(
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer
@@ -144,7 +146,8 @@ extension Supervision {
         }
     }
 
-    /// A process takes over the state kept from the previous one. It was launched by the supervisor, or started by its user.
+    /// A process takes over the state kept from the previous one. It was launched by the supervisor, or
+    /// started by its user.
     mutating func takeOver(
         _ client: ClientID, _ registration: Registration, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer, _ input: (inout Lifecycle) -> Void
@@ -161,7 +164,8 @@ extension Supervision {
             .ofObservations.subtracting(observedReasons(of: client)))
         clients[client.id].launches.reasons = []
         clients[client.id].lastRequest = key.request
-        // A process that may have been welcomed may have sent requests since. Only its handed-over sockets were kept.
+        // A process that may have been welcomed may have sent requests since. Only its handed-over sockets
+        // were kept.
         let adoptions = inherited.removeValue(forKey: client)?.adoptions ?? [:]
         if clients[client.id].launches.mayHaveBeenTold {
             inherited[client] = InheritedRequests(last: 0, adoptions: adoptions)

@@ -1,7 +1,8 @@
 /// Ends sleepers when memory is short.
 extension Supervision {
-    /// Terminates suspended clients that can be launched again, the largest first; those that would have to be launched again
-    /// soon, because they lose reach, after all others. Unmodified programs are left alone: they could not save what they know.
+    /// Terminates suspended clients that can be launched again, the largest first; those that would have to
+    /// be launched again soon, because they lose reach, after all others. Unmodified programs are left alone:
+    /// they could not save what they know.
     mutating func endLargestSleepers(
         _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
     ) {

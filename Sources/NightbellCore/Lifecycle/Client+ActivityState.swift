@@ -1,6 +1,6 @@
 extension Client {
-    /// The state of a client that has been active. It is allocated at the first change, because there may be thousands of
-    /// clients that were ended before their first wake and need none of it.
+    /// The state of a client that has been active. It is allocated at the first change, because there may be
+    /// thousands of clients that were ended before their first wake and need none of it.
     struct ActivityState: Sendable, Equatable {
         fileprivate struct Value: Sendable, Equatable {
             var assertions = Assertions()

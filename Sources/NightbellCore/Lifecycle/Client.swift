@@ -24,7 +24,8 @@ struct Client: Sendable, Equatable {
     var hasLostPaths = false
     /// Some of its sockets have a keep-alive profile.
     var hasProfiles = false
-    /// A wake decided in this turn. It is delivered at the turn's end, so that all events of a turn make one wake.
+    /// A wake decided in this turn. It is delivered at the turn's end, so that all events of a turn make one
+    /// wake.
     var pendingWake: PendingWake?
     /// The reasons of the latest wake, delivered or not.
     var lastWakeReasons: WakeReasons = []
@@ -48,9 +49,9 @@ struct Client: Sendable, Equatable {
         /// The last run, or when the timeout was set, in elapsed time.
         var base: Instant
 
-        /// The window of the next run. A window that ended while the client was in the foreground is served as soon as
-        /// the client leaves it. It begins after the last run whatever the settings say, so that no handler runs twice
-        /// at one instant.
+        /// The window of the next run. A window that ended while the client was in the foreground is served
+        /// as soon as the client leaves it. It begins after the last run whatever the settings say, so that
+        /// no handler runs twice at one instant.
         func window(backgroundSince: Instant, _ settings: Settings.KeepAlive) -> Window {
             let lead = min(settings.lead, timeout / 2)
             let latest = max(base + timeout, backgroundSince + lead)
@@ -85,7 +86,8 @@ struct Client: Sendable, Equatable {
         var stateBytes: Int32 = 0
     }
 
-    /// Its process knows nothing of the supervisor, and another one speaks for it. The next process may be of another kind.
+    /// Its process knows nothing of the supervisor, and another one speaks for it. The next process may be of
+    /// another kind.
     var isUnmodified: Bool { wasRegisteredUnmodified && launches.isRejoined }
 
     var counters: Counters { packedCounters.counters }

@@ -56,8 +56,8 @@ package struct ClientView: Sendable {
         package var isQuit: Bool
     }
 
-    /// Reasons that keep a background client from being suspended, besides tasks, media and a fetch: all are in
-    /// `Supervision.suspendIfIdle`.
+    /// Reasons that keep a background client from being suspended, besides tasks, media and a fetch: all are
+    /// in `Supervision.suspendIfIdle`.
     package struct Holds: OptionSet, Sendable {
         package let rawValue: UInt8
 
@@ -100,13 +100,15 @@ extension Supervision {
         clients.contains(client.id) ? clients[client.id].user : nil
     }
 
-    /// Whether the supervisor has requested that the client be frozen: it cannot repeat a message before it is thawed.
+    /// Whether the supervisor has requested that the client be frozen: it cannot repeat a message before it
+    /// is thawed.
     package func mayBeFrozen(_ client: ClientID) -> Bool {
         clients.contains(client.id) && clients[client.id].lifecycle.mayBeFrozen
     }
 
-    /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires, because it
-    /// cannot be ended for being woken too often. The edge may thaw it before it tells the core what has happened.
+    /// Whether a client that may be frozen is certain to be thawed when one of its armed sockets fires,
+    /// because it cannot be ended for being woken too often. The edge may thaw it before it tells the core
+    /// what has happened.
     package func allowsEarlyThaw(of client: ClientID) -> Bool {
         clients.contains(client.id) && clients[client.id].wakeLimitPolicy == .linger
     }
@@ -154,8 +156,8 @@ extension Supervision {
             isWaitingForUnlock: isWaitingForUnlock(client), isQuit: isQuit(client))
     }
 
-    /// The client's sockets that survive its process, in the order in which they were handed over, unless one was
-    /// released since.
+    /// The client's sockets that survive its process, in the order in which they were handed over, unless one
+    /// was released since.
     package func survivors(of client: ClientID) -> [SocketToken] {
         clients.contains(client.id) ? clients[client.id].sockets.filter { sockets[$0.id].survives } : []
     }

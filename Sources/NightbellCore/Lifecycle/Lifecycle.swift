@@ -1,6 +1,6 @@
-/// A client's life cycle: its state, and a method for each input that changes it. A method checks what the state alone
-/// can tell, and returns what the input has led to; the caller checks the rest and carries out the effects. Time is a
-/// parameter.
+/// A client's life cycle: its state, and a method for each input that changes it. A method checks what the
+/// state alone can tell, and returns what the input has led to; the caller checks the rest and carries out
+/// the effects. Time is a parameter.
 struct Lifecycle: Sendable, Equatable {
     private(set) var stage: Stage
 
@@ -127,12 +127,14 @@ extension Lifecycle {
         stage = .background(background)
     }
 
-    /// The wake is delivered again, and its time starts again. Without an open wake there is nothing to repeat.
+    /// The wake is delivered again, and its time starts again. Without an open wake there is nothing to
+    /// repeat.
     mutating func repeatWake(_ wake: Background.OpenWake) {
         changeBackground { if $0.wake != nil { $0.wake = wake } }
     }
 
-    /// The client has finished the wake with this number. False: that one is over already, or was never delivered.
+    /// The client has finished the wake with this number. False: that one is over already, or was never
+    /// delivered.
     mutating func finishWake(_ wakeID: UInt64) -> Bool {
         guard case .background(var background) = stage, let open = background.wake, open.wakeID <= wakeID
         else { return false }
@@ -218,7 +220,8 @@ extension Lifecycle {
 
     mutating func kill(_ reason: TerminationReason) { stage = .terminating(.killed(reason)) }
 
-    /// A client that is being terminated is quit: this replaces any earlier reason, as its user does not want it back.
+    /// A client that is being terminated is quit: this replaces any earlier reason, as its user does not want
+    /// it back.
     mutating func quitWhileTerminating() {
         switch stage {
         case .terminating(.noticed(let until, _)): stage = .terminating(.noticed(until: until, .quitByUser))

@@ -14,7 +14,8 @@ extension Lifecycle {
         case launching(until: Instant?)
     }
 
-    /// A running client, and its reasons not to be suspended. Assertions are stored outside the state machine.
+    /// A running client, and its reasons not to be suspended. Assertions are stored outside the state
+    /// machine.
     struct Background: Sendable, Equatable {
         // They take half the room of optional instants, and every client has them.
         private var entering = StoredInstant(nil)
@@ -64,7 +65,8 @@ extension Lifecycle {
         }
     }
 
-    /// A client that is being suspended. The epoch distinguishes answers to this attempt from those to earlier ones.
+    /// A client that is being suspended. The epoch distinguishes answers to this attempt from those to
+    /// earlier ones.
     struct Suspending: Sendable, Equatable {
         var epoch: UInt64
         var phase: Phase

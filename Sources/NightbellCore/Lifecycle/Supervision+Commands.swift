@@ -112,7 +112,8 @@ extension Supervision {
     mutating func kill(
         _ client: ClientID, _ reason: TerminationReason, at now: Instant, into actions: inout ActionBuffer
     ) {
-        // A client that does not run again has vouched for its sockets: their pings continue while it dies, and after.
+        // A client that does not run again has vouched for its sockets: their pings continue while it dies,
+        // and after.
         if !reason.isInSleep { endOffloads(client, into: &actions) }
         abandonFetch(client, at: now, into: &actions)
         advance(client, at: now, into: &actions) { $0.kill(reason) }
@@ -121,8 +122,8 @@ extension Supervision {
         actions.append(.kill(client, reason))
     }
 
-    /// The supervisor shuts down: no client may be left suspended, and each is told that it is responsible for its
-    /// sockets and timers again.
+    /// The supervisor shuts down: no client may be left suspended, and each is told that it is responsible
+    /// for its sockets and timers again.
     mutating func stop(at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping else { return }
         isStopping = true

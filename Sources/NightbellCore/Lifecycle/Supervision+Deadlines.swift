@@ -12,9 +12,9 @@ extension Supervision {
         reachOffloadDeadlines(at: now, into: &actions)
     }
 
-    /// Handles expired deadlines before any other event of a client: an answer after the end of its budget is too late,
-    /// and a new wake does not hide an overrun one, even if the loop has not served the timer yet. `suspendIfIdle` follows
-    /// the event itself.
+    /// Handles expired deadlines before any other event of a client: an answer after the end of its budget is
+    /// too late, and a new wake does not hide an overrun one, even if the loop has not served the timer yet.
+    /// `suspendIfIdle` follows the event itself.
     mutating func catchUp(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard !isStopping, let due = deadlines[client.slot], due <= now, !mutated(.acceptsLateAnswers) else {
             return

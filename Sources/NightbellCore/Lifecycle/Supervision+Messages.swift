@@ -111,7 +111,8 @@ extension Supervision {
             let until = now + settings.budgets.enteringBackground
             clients[client.id].backgroundSince = elapsed(at: now)
             clients[client.id].assertions.restoreTime()
-            // A wake decided in the foreground in this turn is delivered in the background: its budget counts.
+            // A wake decided in the foreground in this turn is delivered in the background: its budget
+            // counts.
             let open = clients[client.id].pendingWake.map { _ in
                 Lifecycle.Background.OpenWake(
                     wakeID: clients[client.id].lastWakeID, until: now + wakeBudget)

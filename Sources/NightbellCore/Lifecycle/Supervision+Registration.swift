@@ -79,8 +79,8 @@ extension Supervision {
         return clients < settings.quotas.clientsPerUser ? nil : .tooManyClients
     }
 
-    /// A uid at its limit of identifiers loses the least recently used one. There always is an unused one: the limit of
-    /// clients is lower than that of identifiers.
+    /// A uid at its limit of identifiers loses the least recently used one. There always is an unused one:
+    /// the limit of clients is lower than that of identifiers.
     private mutating func makeRoomForIdentifier(of user: UserID) {
         let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
         guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
@@ -151,8 +151,8 @@ extension Supervision {
         changes.ownerships.append(identifier)
     }
 
-    /// Gives an identifier to a uid, as an administrator has declared it: one that another uid has, without a client, is
-    /// taken from that.
+    /// Gives an identifier to a uid, as an administrator has declared it: one that another uid has, without a
+    /// client, is taken from that.
     ///
     /// - Returns: false if a client of another uid uses it.
     package mutating func reserve(_ identifier: ClientIdentifier, for user: UserID) -> Bool {

@@ -1,7 +1,7 @@
 /// Suspends a client step by step, so that no event is lost.
 extension Supervision {
-    /// Whether anything but a request can wake a client once it sleeps: a socket, its keep-alive timeout or an
-    /// observation.
+    /// Whether anything but a request can wake a client once it sleeps: a socket, its keep-alive timeout or
+    /// an observation.
     func canBeWoken(_ client: ClientID) -> Bool {
         if clients[client.id].keepAlive != nil
             || clients[client.id].sockets.contains(where: { sockets[$0.id].canWake })
@@ -17,8 +17,8 @@ extension Supervision {
         !clients[client.id].modes.contains(.voip) && wantsFetch(client)
     }
 
-    /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be suspended. Connecting
-    /// and registering takes longer than the wake that it was launched for.
+    /// Until when a launched client is left awake because nothing could wake it yet; nil: it may be
+    /// suspended. Connecting and registering takes longer than the wake that it was launched for.
     func endOfSetUp(_ client: ClientID, at now: Instant) -> Instant? {
         guard clients[client.id].launches.isInBackground,
             case .background = clients[client.id].lifecycle.stage,
@@ -35,7 +35,8 @@ extension Supervision {
         clients[client.id].lifecycle.linger(until: now + settings.wakes.linger)
     }
 
-    /// Whether a client that should be reachable is suspended or has no process, and only a request could change that.
+    /// Whether a client that should be reachable is suspended or has no process, and only a request could
+    /// change that.
     func isOutOfReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         guard record.modes.contains(.voip) || record.launches.isInBackground, !canBeWoken(client),
@@ -65,8 +66,8 @@ extension Supervision {
         actions.append(.notify(client, .prepareToSuspend(epoch: epoch, budget: budget)))
     }
 
-    /// The client is ready, or its time is up: watches its sockets, then freezes it. A socket with unread bytes fires
-    /// as soon as it is watched.
+    /// The client is ready, or its time is up: watches its sockets, then freezes it. A socket with unread
+    /// bytes fires as soon as it is watched.
     mutating func freeze(
         _ client: ClientID, epoch: UInt64, isReady: Bool, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -79,7 +80,8 @@ extension Supervision {
         actions.append(.freeze(client, epoch: epoch))
     }
 
-    /// The process that speaks for an unmodified program has found it idle and handed over all that it waits for.
+    /// The process that speaks for an unmodified program has found it idle and handed over all that it waits
+    /// for.
     mutating func suspendUnmodified(
         _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
     ) -> Answer {
@@ -122,7 +124,8 @@ extension Supervision {
             switch suspending.phase {
             case .preparing where suspending.epoch == epoch:
                 if isIdle, clients[client.id].hibernates, !mutated(.suspendsHibernators) {
-                    // The supervisor answers the pings of surviving sockets from now on: the client has vouched for them.
+                    // The supervisor answers the pings of surviving sockets from now on: the client has
+                    // vouched for them.
                     beginOffloads(client, at: now, into: &actions)
                     hibernate(client, at: now, into: &actions)
                 } else if isIdle {
@@ -196,7 +199,8 @@ extension Supervision {
         clients[client.id].lifecycle.waitForFreeze(epoch: epoch, at: now)
     }
 
-    /// The kernel did not confirm, or refused: the client runs on, and the next attempt follows with back-off.
+    /// The kernel did not confirm, or refused: the client runs on, and the next attempt follows with
+    /// back-off.
     mutating func freezeFailed(
         _ client: ClientID, epoch: UInt64, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -207,8 +211,8 @@ extension Supervision {
         cancelSuspension(client, epoch: epoch, pause: pause, at: now, into: &actions)
     }
 
-    /// Another process has resumed a suspended client. It gets no wake: it reads on as if it had never been suspended,
-    /// lingers, and is suspended again.
+    /// Another process has resumed a suspended client. It gets no wake: it reads on as if it had never been
+    /// suspended, lingers, and is suspended again.
     mutating func foundRunning(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         switch clients[client.id].lifecycle.stage {
         case .suspended:

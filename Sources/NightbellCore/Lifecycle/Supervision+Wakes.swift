@@ -1,7 +1,7 @@
 /// Wakes clients, and tracks their wakes.
 extension Supervision {
-    /// Decides a wake. The client is thawed at once and notified at the end of the turn, so that the kernel schedules it
-    /// while the message is being made.
+    /// Decides a wake. The client is thawed at once and notified at the end of the turn, so that the kernel
+    /// schedules it while the message is being made.
     mutating func wake(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
     ) {
@@ -84,8 +84,8 @@ extension Supervision {
         }
     }
 
-    /// Counts a wake that others cause, at any pace; returns whether this client is over its limit. Reports of the location
-    /// are not counted: the client has chosen their distance, and they launch it seldom.
+    /// Counts a wake that others cause, at any pace; returns whether this client is over its limit. Reports
+    /// of the location are not counted: the client has chosen their distance, and they launch it seldom.
     @discardableResult
     private mutating func noteTraffic(
         _ client: ClientID, _ reasons: WakeReasons, at now: Instant, into actions: inout ActionBuffer
@@ -149,9 +149,9 @@ extension Supervision {
         actions.append(.trace(client, .woken(reasons)))
     }
 
-    /// A background client has finished something: it lingers, so that the peer's answer to its last message finds it
-    /// awake. This applies whenever it may just have sent something: after a wake, within its budget or not, and after
-    /// its last background task.
+    /// A background client has finished something: it lingers, so that the peer's answer to its last message
+    /// finds it awake. This applies whenever it may just have sent something: after a wake, within its budget
+    /// or not, and after its last background task.
     mutating func linger(_ client: ClientID, at now: Instant) {
         guard !mutated(.forgetsToLinger) else { return }
         let linger = clients[client.id].limiter.linger(settings.wakes)
@@ -160,8 +160,8 @@ extension Supervision {
 
     /// The client says that it has finished a wake.
     mutating func finishWake(_ client: ClientID, wakeID: UInt64, at now: Instant) {
-        // A client cannot have finished a wake that is not delivered yet, whatever number it sends; and a repeated wake
-        // may carry more than the one that a previous supervisor process delivered.
+        // A client cannot have finished a wake that is not delivered yet, whatever number it sends; and a
+        // repeated wake may carry more than the one that a previous supervisor process delivered.
         guard clients[client.id].pendingWake == nil || mutated(.believesUntoldWakeDone),
             clients[client.id].lifecycle.finishWake(wakeID)
         else { return }
@@ -170,7 +170,8 @@ extension Supervision {
 
     // MARK: Keep-alive
 
-    /// The window of the next run of a client's keep-alive handler, in elapsed time, if it has one and is in the background.
+    /// The window of the next run of a client's keep-alive handler, in elapsed time, if it has one and is in
+    /// the background.
     func keepAliveWindow(_ client: ClientID) -> Window? {
         switch clients[client.id].lifecycle.stage {
         case .notRunning, .inactive, .active, .terminating, .dormant, .launching:

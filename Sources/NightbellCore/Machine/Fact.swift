@@ -1,7 +1,7 @@
 /// How a thing outside the supervisor is now, as its source reports it.
 ///
-/// A fact says how things are and not what has happened to them: the core finds the difference to what it knew. So a fact
-/// may be reported again at any time, and a source may be replaced.
+/// A fact says how things are and not what has happened to them: the core finds the difference to what it
+/// knew. So a fact may be reported again at any time, and a source may be replaced.
 package enum Fact: Sendable, Equatable {
     /// The network, once it has settled; nil: unknown.
     case network(NetworkFact?)

@@ -1,8 +1,8 @@
 /// The last reported facts about the machine, and what they have led to.
 package struct MachineState: Sendable, Equatable {
     package internal(set) var network: NetworkFact?
-    /// The fingerprint of the last network of which clients were, or are being, told; nil: of none. It outlives the
-    /// supervisor.
+    /// The fingerprint of the last network of which clients were, or are being, told; nil: of none. It
+    /// outlives the supervisor.
     package internal(set) var handledNetwork: UInt64?
     /// nil: unknown.
     package internal(set) var isOnBattery: Bool?
@@ -58,7 +58,8 @@ extension Supervision {
         let wishes = machine.wishes
         if wishes.networkChanges + wishes.routedSockets + wishes.fetches > 0 { needs.insert(.network) }
         if wishes.fetches > 0 { needs.insert(.power) }
-        // Clients that have to run before the machine sleeps, and those with a peer that must not find them half asleep.
+        // Clients that have to run before the machine sleeps, and those with a peer that must not find them
+        // half asleep.
         if schedule.count + wishes.routedSockets > 0 { needs.insert(.sleep) }
         if wishes.unlocks > 0 { needs.insert(.users) }
         return needs.union(observationDemand.needs)

@@ -2,7 +2,8 @@
 struct SleepPreparation: Sendable, Equatable {
     /// The machine sleeps then at the latest.
     var until: Instant
-    /// Clients that run, or are on their way to sleep, at the end of the turn in which it began; nil: it has not ended.
+    /// Clients that run, or are on their way to sleep, at the end of the turn in which it began; nil: it has
+    /// not ended.
     var waiting: [ClientID]?
 }
 
@@ -31,7 +32,8 @@ extension Supervision {
     /// Ends the preparation once all clients have finished, or have had their time.
     mutating func finishSleepPreparation(at now: Instant) {
         guard var preparation = machine.sleepPreparation else { return }
-        // Handlers that have run along in that turn are waited for, too, and so is each client that begins to go to sleep.
+        // Handlers that have run along in that turn are waited for, too, and so is each client that begins to
+        // go to sleep.
         let waiting = preparation.waiting.map(Set.init)
         preparation.waiting = clients.ids.map(ClientID.init).filter { client in
             isSuspending(client) || waiting?.contains(client) ?? true && isHandlingWake(client)
@@ -47,7 +49,8 @@ extension Supervision {
         return !mutated(.sleepsWhileSuspending)
     }
 
-    /// Whether it handles a wake, or is about to be suspended. Background tasks go on after the machine's sleep.
+    /// Whether it handles a wake, or is about to be suspended. Background tasks go on after the machine's
+    /// sleep.
     private func isHandlingWake(_ client: ClientID) -> Bool {
         guard case .background(let background) = clients[client.id].lifecycle.stage else { return false }
         return background.wake != nil || background.enteringUntil != nil

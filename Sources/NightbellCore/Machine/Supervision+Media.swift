@@ -35,8 +35,9 @@ struct UserMedia: Sendable, Equatable {
 
 /// Media activity as a fact.
 ///
-/// A stream that runs holds off the suspension of its client, without end; once it is silent, for `Budgets.mediaLapse`. If
-/// nothing is known any more, the last state holds for `Budgets.mediaHold`. Media never wakes or launches a client.
+/// A stream that runs holds off the suspension of its client, without end; once it is silent, for
+/// `Budgets.mediaLapse`. If nothing is known any more, the last state holds for `Budgets.mediaHold`. Media
+/// never wakes or launches a client.
 extension Supervision {
     /// The users with a client that could have media now: it has the mode `audio`, and runs.
     package var mediaUsers: some Collection<UserID> { machine.wishes.media.keys }
@@ -93,7 +94,8 @@ extension Supervision {
         machine.media[user] = media.isEmpty ? nil : media
     }
 
-    /// Whether a report can be about this client: it is of that user, has declared the mode, and has a process.
+    /// Whether a report can be about this client: it is of that user, has declared the mode, and has a
+    /// process.
     private func mayHaveMedia(_ client: ClientID, of user: UserID) -> Bool {
         guard clients.contains(client.id), clients[client.id].user == user || mutated(.mixesSessions),
             clients[client.id].modes.contains(.audio)
@@ -110,7 +112,8 @@ extension Supervision {
         }
     }
 
-    /// The client says that it has media, which counts where nothing better is known. It is told if that does not keep it awake.
+    /// The client says that it has media, which counts where nothing better is known. It is told if that does
+    /// not keep it awake.
     mutating func claimMedia(_ client: ClientID, at now: Instant) -> Answer {
         let hasStreams = machine.media[clients[client.id].user]?.hasStreams ?? false
         guard !hasStreams || mutated(.believesClaims) else {

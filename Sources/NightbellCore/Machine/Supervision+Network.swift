@@ -16,7 +16,8 @@ package struct BrokenPath: Sendable, Equatable {
     }
 }
 
-/// A client's sockets have yet to be inspected, because of a change of the network or a sleep of the machine. The numbers are stored.
+/// A client's sockets have yet to be inspected, because of a change of the network or a sleep of the machine.
+/// The numbers are stored.
 package enum PathInspection: UInt8, Sendable, Comparable {
     case none = 0
     /// A route may have changed, or the machine has slept.
@@ -29,8 +30,9 @@ package enum PathInspection: UInt8, Sendable, Comparable {
 
 /// Changes of the network.
 ///
-/// The edge inspects the sockets of one client after the other. Its state includes the changes that a client still has to be told, so
-/// that the next supervisor tells those that this one has not told yet, and no others.
+/// The edge inspects the sockets of one client after the other. Its state includes the changes that a client
+/// still has to be told, so that the next supervisor tells those that this one has not told yet, and no
+/// others.
 extension Supervision {
     mutating func learnNetwork(_ network: NetworkFact?, into actions: inout ActionBuffer) {
         let previous = machine.network
@@ -53,7 +55,8 @@ extension Supervision {
         }
     }
 
-    /// The network may have become another one while the machine slept, and its source reports that only later, if at all.
+    /// The network may have become another one while the machine slept, and its source reports that only
+    /// later, if at all.
     mutating func inspectPathsAfterSleep(into actions: inout ActionBuffer) {
         guard !isStopping, !mutated(.trustsPathsAfterSleep) else { return }
         for id in clients.ids where clients[id].sockets.contains(where: { sockets[$0.id].isRouted }) {
@@ -109,13 +112,14 @@ extension Supervision {
         if !reasons.isEmpty { wake(client, reasons, at: now, into: &actions) }
     }
 
-    /// Whether a socket has ended and its owner knows. An end that it has yet to be told is no reason to hide a lost path.
+    /// Whether a socket has ended and its owner knows. An end that it has yet to be told is no reason to hide
+    /// a lost path.
     private func isToldOfEnd(_ token: SocketToken, _ client: ClientID) -> Bool {
         sockets[token.id].condition.isPastEnd && !clients[client.id].fired.contains { $0.token == token }
     }
 
-    /// The reasons of a wake that is being told. A path may work again by the time that the client's process or the next
-    /// supervisor has come: if no socket is named, it is no reason beside others.
+    /// The reasons of a wake that is being told. A path may work again by the time that the client's process
+    /// or the next supervisor has come: if no socket is named, it is no reason beside others.
     func withoutMendedPaths(_ reasons: WakeReasons, of client: ClientID) -> WakeReasons {
         guard reasons.contains(.pathLost), reasons != .pathLost,
             clients[client.id].pathInspection == .none,
@@ -124,7 +128,8 @@ extension Supervision {
         return reasons.subtracting(.pathLost)
     }
 
-    /// A client without a process is told by its next one of sockets that cannot work: they are inspected again.
+    /// A client without a process is told by its next one of sockets that cannot work: they are inspected
+    /// again.
     mutating func forgetLostPaths(of client: ClientID, into actions: inout ActionBuffer) {
         var hasLost = false
         for token in clients[client.id].sockets where sockets[token.id].isPathLost {

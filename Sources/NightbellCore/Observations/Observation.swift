@@ -8,7 +8,8 @@ package enum Subject: Sendable, Hashable {
     case characteristic(String)
     /// That a device is attached and detached: its name below `/dev`.
     case accessory(String)
-    /// That all transfers of the client's session with this identifier are finished, or that one needs credentials.
+    /// That all transfers of the client's session with this identifier are finished, or that one needs
+    /// credentials.
     case transfers(session: String)
 
     package static let longestPath = 255
@@ -80,7 +81,8 @@ package enum Subject: Sendable, Hashable {
 /// How a client wants to be told of the machine's movements.
 package struct LocationService: Sendable, Hashable {
     package enum Kind: UInt8, Sendable, Hashable, CaseIterable {
-        /// The machine is far from where it was told to be last. Distance and accuracy are those of the settings.
+        /// The machine is far from where it was told to be last. Distance and accuracy are those of the
+        /// settings.
         case significantChange = 1
         /// All movements, while the client has a process.
         case continuous = 2

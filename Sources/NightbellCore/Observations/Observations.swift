@@ -2,7 +2,8 @@
 package struct Observations: Sendable, Equatable {
     /// By the client's slot.
     var table = SideTable<[Observation]>()
-    /// The slots of the clients that observe a device or characteristic. The order of the subjects has no effect.
+    /// The slots of the clients that observe a device or characteristic. The order of the subjects has no
+    /// effect.
     private(set) var observers: [Subject: [UInt32]] = [:]
     /// The position that was reported last; nil: it is unknown.
     var position: Position?
@@ -27,7 +28,8 @@ package struct Observations: Sendable, Equatable {
     /// The slots of clients with wishes that may have changed.
     var unsettled: Set<UInt32> = []
 
-    /// The slots of clients to be looked at when `due`: facts or their states have changed, or they are to be told.
+    /// The slots of clients to be looked at when `due`: facts or their states have changed, or they are to be
+    /// told.
     var changed: Set<UInt32> = []
     /// When to look again for something to be told, in elapsed time; nil: when something happens.
     private(set) var due: Instant?

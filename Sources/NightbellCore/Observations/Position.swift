@@ -69,8 +69,8 @@ package struct Region: Sendable, Hashable {
     /// How far outside the machine has to be before it counts as having left, in metres.
     package var margin: Double { max(50, radius / 10) }
 
-    /// Whether a position is inside. At the edge it is as it was, and at first outside; a coarse position says nothing,
-    /// unless all of it is outside.
+    /// Whether a position is inside. At the edge it is as it was, and at first outside; a coarse position
+    /// says nothing, unless all of it is outside.
     ///
     /// - Returns: nil, if that is unknown.
     func contains(_ position: Position, wasInside: Bool?) -> Bool? {

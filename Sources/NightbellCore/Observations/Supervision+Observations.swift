@@ -1,7 +1,8 @@
 /// Observations: clients ask for them, and are woken when something happens to a subject.
 ///
-/// An observation stays with its client while that has no process. The known state of each subject outlives the supervisor, so
-/// that the next one finds what has happened meanwhile. A client is told of the latest occurrence of each.
+/// An observation stays with its client while that has no process. The known state of each subject outlives
+/// the supervisor, so that the next one finds what has happened meanwhile. A client is told of the latest
+/// occurrence of each.
 extension Supervision {
     /// The monitor of the machine observes no more objects of a kind.
     package static let mostPaths = 128
@@ -206,7 +207,8 @@ extension Supervision {
         compare(.value(subject, value), observations.observers[subject] ?? [], at: now, into: &actions)
     }
 
-    /// The transfer process reports the last end of a session again whenever it starts, until the client has taken the results.
+    /// The transfer process reports the last end of a session again whenever it starts, until the client has
+    /// taken the results.
     mutating func learnTransfers(
         _ ended: EndedTransfers, at now: Instant, into actions: inout ActionBuffer
     ) {

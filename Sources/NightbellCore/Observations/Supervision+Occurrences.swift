@@ -1,6 +1,7 @@
 /// Telling clients of what has happened to the subjects of their observations.
 extension Supervision {
-    /// Ends a turn: finds movements that are old enough to be told, and wakes the clients that have something to be told.
+    /// Ends a turn: finds movements that are old enough to be told, and wakes the clients that have something
+    /// to be told.
     mutating func runObservations(at now: Instant, into actions: inout ActionBuffer) {
         defer { updateDemand() }
         let elapsed = elapsed(at: now)

@@ -6,9 +6,11 @@ public struct OffloadCounters: Sendable, Equatable {
     public var confirmed: UInt64 = 0
     /// Pings of the peer that were answered.
     public var answered: UInt64 = 0
-    /// Noise that was read from the socket and needed no answer, including answers to the supervisor's own pings.
+    /// Noise that was read from the socket and needed no answer, including answers to the supervisor's own
+    /// pings.
     public var absorbed: UInt64 = 0
-    /// Wakes that the owner was spared: one for each ping sent, and one for each time there was only noise to read.
+    /// Wakes that the owner was spared: one for each ping sent, and one for each time there was only noise to
+    /// read.
     public var wakesAvoided: UInt64 = 0
 
     public init() {}
@@ -101,8 +103,8 @@ struct FoundConditions: Sendable, Equatable {
     var wake: UInt32
 }
 
-/// The keep-alive state of a socket with a profile. It is stored apart from `ParkedSocket`, because most sockets have no
-/// profile. 40 bytes, because there may be tens of thousands.
+/// The keep-alive state of a socket with a profile. It is stored apart from `ParkedSocket`, because most
+/// sockets have no profile. 40 bytes, because there may be tens of thousands.
 struct Offload: Sendable, Equatable {
     /// When the last ping was sent; before the first ping, when the socket was handed over.
     var lastPing: Instant

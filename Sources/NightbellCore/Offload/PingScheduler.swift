@@ -1,7 +1,8 @@
-/// The pings of many sockets: when each is sent, how long its answer may take, and how much noise is absorbed.
+/// The pings of many sockets: when each is sent, how long its answer may take, and how much noise is
+/// absorbed.
 ///
-/// A socket is only a slot here. Its user knows the owners, their states and how to wake them: `Supervision` for sockets
-/// of other processes, `Parking` for sockets of its own process.
+/// A socket is only a slot here. Its user knows the owners, their states and how to wake them: `Supervision`
+/// for sockets of other processes, `Parking` for sockets of its own process.
 struct PingScheduler: Sendable, Equatable {
     private var offloads = SideTable<Offload>()
     private var pending = SideTable<Offload.Pending>()
@@ -67,12 +68,13 @@ struct PingScheduler: Sendable, Equatable {
         setTerms(slot, nil)
     }
 
-    /// Starts pings on these terms; nil: none are sent. The time limit of an answer already awaited starts now.
+    /// Starts pings on these terms; nil: none are sent. The time limit of an answer already awaited starts
+    /// now.
     mutating func begin(_ slot: UInt32, _ terms: PingTerms?, isAwaitingAnswer: Bool, at now: Instant) {
         setTerms(slot, terms)
         if isAwaitingAnswer || self.isAwaitingAnswer(slot), let within = terms?.answerWithin {
-            // The owner delegated the session with a ping under way, or recovery found one. Its send time was not
-            // recorded, so the answer gets the full time again.
+            // The owner delegated the session with a ping under way, or recovery found one. Its send time was
+            // not recorded, so the answer gets the full time again.
             setAwaited(slot, .init(until: now + within, repeatAt: nil, pause: .zero, left: 0))
         }
         arrange(slot, at: now)
@@ -226,7 +228,8 @@ struct PingScheduler: Sendable, Equatable {
         setAwaited(slot, .init(until: never, repeatAt: nil, pause: .zero, left: 0))
     }
 
-    /// The window of the next ping. A ping that came due while the owner was awake or an answer was awaited is sent soon.
+    /// The window of the next ping. A ping that came due while the owner was awake or an answer was awaited
+    /// is sent soon.
     func window(_ slot: UInt32, at now: Instant) -> Window? {
         let offload = offloads[slot]
         guard offload.isActive, !isAwaitingAnswer(slot), let terms = terms(of: slot) else { return nil }

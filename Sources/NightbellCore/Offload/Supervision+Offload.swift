@@ -1,7 +1,7 @@
 /// Pings sent, answered and checked for clients that sleep.
 ///
-/// The core decides whether and when; the edge uses the profile to build pings and to recognize noise. All times of pings
-/// are elapsed time, because the peer does not sleep with the machine.
+/// The core decides whether and when; the edge uses the profile to build pings and to recognize noise. All
+/// times of pings are elapsed time, because the peer does not sleep with the machine.
 extension Supervision {
     /// The most pings of one turn. The limit keeps wakes from being delayed while pings are sent.
     private static let pingsPerTurn = 32
@@ -32,7 +32,8 @@ extension Supervision {
 
     // MARK: The owner falls asleep and wakes
 
-    /// Call before the client is stopped, after it has confirmed its sockets. The edge answers with the terms of each.
+    /// Call before the client is stopped, after it has confirmed its sockets. The edge answers with the terms
+    /// of each.
     mutating func beginOffloads(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where !sockets[token.id].condition.isPastEnd {
@@ -59,8 +60,8 @@ extension Supervision {
 
     // MARK: The owner has no process
 
-    /// Leaves this socket's events to the owner's next process. Pings of its other sockets continue until that process
-    /// is launched.
+    /// Leaves this socket's events to the owner's next process. Pings of its other sockets continue until
+    /// that process is launched.
     mutating func leaveToNextProcess(
         _ token: SocketToken, of client: ClientID, into actions: inout ActionBuffer
     ) {
@@ -74,7 +75,8 @@ extension Supervision {
         for token in tokens where pings[token.slot].isActive { pings.rearm(token.slot) }
     }
 
-    /// Notes conditions again that belong to the client's next wake and that the kernel does not report twice.
+    /// Notes conditions again that belong to the client's next wake and that the kernel does not report
+    /// twice.
     mutating func noteFound(again client: ClientID) -> WakeReasons {
         var reasons: WakeReasons = []
         for token in offloadedSockets(of: client) {
@@ -86,8 +88,8 @@ extension Supervision {
         return reasons
     }
 
-    /// Arms sockets again in which the owner may have left an incomplete message: the kernel has reported it once, and
-    /// reports it again only if the socket is armed anew.
+    /// Arms sockets again in which the owner may have left an incomplete message: the kernel has reported it
+    /// once, and reports it again only if the socket is armed anew.
     mutating func watchBeginnings(_ client: ClientID) {
         guard clients[client.id].hasProfiles, let tokens = offloaded[client.slot] else { return }
         for token in tokens where pings[token.slot].hasLeftBeginning {
@@ -112,8 +114,8 @@ extension Supervision {
         return pings[token.slot].isActive
     }
 
-    /// The owner of a socket with new data, and the number of pieces of noise that may be handled now. nil: the data is for
-    /// the owner.
+    /// The owner of a socket with new data, and the number of pieces of noise that may be handled now. nil:
+    /// the data is for the owner.
     package func inspectionTerms(
         _ token: SocketToken, at now: Instant
     ) -> (owner: ClientID, allowance: Int)? {
@@ -123,8 +125,8 @@ extension Supervision {
 
     // MARK: What arrives
 
-    /// Handles an `Event.inspected`. The edge calls it with each ping: an event has room for everything else as well, and is
-    /// copied.
+    /// Handles an `Event.inspected`. The edge calls it with each ping: an event has room for everything else
+    /// as well, and is copied.
     package mutating func noteInspection(
         _ token: SocketToken, _ inspection: InspectionResult, at now: Instant,
         into actions: inout ActionBuffer

@@ -1,8 +1,8 @@
-/// The core of a supervisor inside its host process: it parks single sockets of the process and reports each one once.
-/// It suspends and launches nothing; pings and windows work as they do for clients.
+/// The core of a supervisor inside its host process: it parks single sockets of the process and reports each
+/// one once. It suspends and launches nothing; pings and windows work as they do for clients.
 ///
-/// It is deterministic and copyable, like `Supervision`: events come in with the time, actions are appended to `actions`,
-/// and descriptors stay outside.
+/// It is deterministic and copyable, like `Supervision`: events come in with the time, actions are appended
+/// to `actions`, and descriptors stay outside.
 package struct Parking: Sendable, Equatable {
     /// An action for the edge, to be carried out in order.
     package enum Action: Sendable, Equatable {
@@ -14,7 +14,8 @@ package struct Parking: Sendable, Equatable {
         case ignore(SocketToken)
         /// Send a ping, or repeat the last one. Only failure is reported.
         case ping(SocketToken, again: Bool)
-        /// The answer to a ping is due: look for it, report it if it is there, and then report `answerLookedFor`.
+        /// The answer to a ping is due: look for it, report it if it is there, and then report
+        /// `answerLookedFor`.
         case lookForAnswer(SocketToken)
     }
 
@@ -145,8 +146,8 @@ package struct Parking: Sendable, Equatable {
         pings.reschedule(token.slot, at: now)
     }
 
-    /// The host has sent part of a message, and has to claim the socket to send the rest: until then it gets no further
-    /// notification, and nothing is done for the socket.
+    /// The host has sent part of a message, and has to claim the socket to send the rest: until then it gets
+    /// no further notification, and nothing is done for the socket.
     package mutating func hold(_ token: SocketToken, into actions: inout [Action]) {
         guard contains(token) else { return }
         if places[token.id].isWatched {
@@ -182,8 +183,8 @@ package struct Parking: Sendable, Equatable {
         notify(token, .pongMissing, into: &actions)
     }
 
-    /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification is
-    /// delivered.
+    /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification
+    /// is delivered.
     package mutating func endTurn(at now: Instant, into actions: inout [Action]) {
         for _ in 0..<pings.deadlineCount {
             guard let slot = pings.popDeadline(at: now) else { break }

@@ -1,4 +1,5 @@
-/// Two of a client's reasons not to be suspended, its background tasks and its media activity. `Supervision.suspendIfIdle` has all.
+/// Two of a client's reasons not to be suspended, its background tasks and its media activity.
+/// `Supervision.suspendIfIdle` has all.
 struct Assertions: Sendable, Equatable {
     struct Task: Sendable, Equatable {
         var id: UInt64
@@ -53,8 +54,8 @@ struct Assertions: Sendable, Equatable {
         hasTasks || mediaPlays(at: now)
     }
 
-    /// Whether too little time of this stay is left to grant another task: the notice of the end would come with less
-    /// time than promised, or was given already.
+    /// Whether too little time of this stay is left to grant another task: the notice of the end would come
+    /// with less time than promised, or was given already.
     func isTimeUp(at now: Instant, notice: Duration) -> Bool {
         switch time {
         case .full: false
@@ -115,8 +116,8 @@ struct Assertions: Sendable, Equatable {
         time = .full
     }
 
-    /// Returns what is due at `now` in the background. The notice always comes first, with its whole time: no client is
-    /// terminated without it because the machine slept or the loop was busy.
+    /// Returns what is due at `now` in the background. The notice always comes first, with its whole time: no
+    /// client is terminated without it because the machine slept or the loop was busy.
     mutating func takeDue(at now: Instant, notice: Duration) -> Due {
         guard hasTasks, case .running(var until, let notified) = time else { return .nothing }
         if notified { return now >= until ? .overrun : .nothing }

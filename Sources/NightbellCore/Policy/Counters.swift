@@ -1,5 +1,5 @@
-/// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one; there is room for
-/// `Counters.capacity` of them.
+/// Everything that is counted, of each client and of all. To add a counter, add it here, as the last one;
+/// there is room for `Counters.capacity` of them.
 package enum Counter: Int, Sendable, Hashable, CaseIterable {
     // The order is that of the recovery records: the first six also a client has that was never woken.
     case suspensions
@@ -9,7 +9,8 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case crashes
     case hibernations
     case endedUnderPressure
-    /// A wake with several reasons counts once here, and once for each of them. One that the next worker repeats counts again.
+    /// A wake with several reasons counts once here, and once for each of them. One that the next worker
+    /// repeats counts again.
     case wakes
     case wakesSocket
     case wakesKeepAlive
@@ -63,8 +64,8 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
 
 /// Event counts, of one client or of several.
 package struct Counters: Sendable, Equatable {
-    /// The greatest number of counters. A greater one changes the layout of the shared state: then `ClientStatistics` and
-    /// `SharedStateTable` change too, and the version of that layout.
+    /// The greatest number of counters. A greater one changes the layout of the shared state: then
+    /// `ClientStatistics` and `SharedStateTable` change too, and the version of that layout.
     package static let capacity = 32
 
     /// By the numbers of the counters.

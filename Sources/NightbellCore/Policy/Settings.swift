@@ -34,7 +34,8 @@ package struct Settings: Sendable, Equatable {
         /// The width of the window, as a share of the timeout: the handler runs in
         /// [timeout − tolerance, timeout].
         package var tolerance: Double = 0.1
-        /// The timer aims this long before the end of a window, so that scheduling delay does not make it late.
+        /// The timer aims this long before the end of a window, so that scheduling delay does not make it
+        /// late.
         package var lead: Duration = .milliseconds(250)
 
         package init() {}
@@ -42,8 +43,8 @@ package struct Settings: Sendable, Equatable {
 
     /// Opportunistic fetches.
     package struct Fetch: Sendable, Equatable {
-        /// The shortest pause between two fetches of a client, and after its time in the foreground, whatever the client
-        /// asks for.
+        /// The shortest pause between two fetches of a client, and after its time in the foreground, whatever
+        /// the client asks for.
         package var minimumInterval: Duration = .seconds(900)
         /// The maximum number of fetches of a client in a day. A client with a bad score has fewer.
         package var perDay: Int = 24
@@ -53,7 +54,8 @@ package struct Settings: Sendable, Equatable {
         package var slack: Duration = .seconds(120)
         /// How long data counts as fresh after a fetch.
         package var fresh: Duration = .seconds(1_800)
-        /// Fetches wait while processes have waited for a processor for this share of the last ten seconds, in percent …
+        /// Fetches wait while processes have waited for a processor for this share of the last ten seconds,
+        /// in percent …
         package var processorPressure: Int = 60
         /// … or for memory.
         package var memoryPressure: Int = 10
@@ -75,8 +77,8 @@ package struct Settings: Sendable, Equatable {
 
     /// How long a woken client stays awake, and the rate limit of wakes.
     package struct Wakes: Sendable, Equatable {
-        /// A client stays awake at least this long after `WakeDone`, so that the peer's reply to its answer is
-        /// not another wake.
+        /// A client stays awake at least this long after `WakeDone`, so that the peer's reply to its answer
+        /// is not another wake.
         package var linger: Duration = .milliseconds(500)
         /// `linger` doubles with each wake over the limit, up to this.
         package var lingerMaximum: Duration = .seconds(60)
@@ -91,8 +93,8 @@ package struct Settings: Sendable, Equatable {
 
     /// Launches and relaunches of clients.
     package struct Launches: Sendable, Equatable {
-        /// From the launch to `Hello`; a client that has sent it before, but not by then, is killed. After `Hello`, a
-        /// client without a wake source is left awake for as long again.
+        /// From the launch to `Hello`; a client that has sent it before, but not by then, is killed. After
+        /// `Hello`, a client without a wake source is left awake for as long again.
         package var budget: Duration = .seconds(20)
         /// The maximum number of concurrent urgent launches, because of traffic or on request …
         package var concurrent: Int = 32
@@ -118,7 +120,8 @@ package struct Settings: Sendable, Equatable {
     package struct Sleep: Sendable, Equatable {
         /// Keep-alive handlers that would be due within this time run before the machine sleeps.
         package var horizon: Duration = .seconds(300)
-        /// How long the machine's sleep is delayed for that at most. The machine permits 5 s, unless configured otherwise.
+        /// How long the machine's sleep is delayed for that at most. The machine permits 5 s, unless
+        /// configured otherwise.
         package var delay: Duration = .seconds(4)
 
         package init() {}
@@ -157,8 +160,8 @@ package struct Settings: Sendable, Equatable {
         /// … and of what all clients of one uid may leave together.
         package var stateBytesPerUser: Int = 67_108_864
 
-        /// The state and the names of surviving sockets go to the next process in one packet, which has room for this many
-        /// bytes of them.
+        /// The state and the names of surviving sockets go to the next process in one packet, which has room
+        /// for this many bytes of them.
         static let bytesForNextProcess = 122_880
         /// The longest name of a socket, and the numbers beside it, in bytes.
         static let bytesPerSurvivor = 84
@@ -189,8 +192,8 @@ package struct Settings: Sendable, Equatable {
     package var sleep = Sleep()
     package var location = Location()
     package var quotas = Quotas()
-    /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's are. No
-    /// configuration key.
+    /// The uid that the supervisor runs as. Its clients are launched with administrators' limits, as root's
+    /// are. No configuration key.
     package var administrator: UserID = 0
 
     package init() {}

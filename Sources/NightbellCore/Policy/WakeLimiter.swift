@@ -22,8 +22,8 @@ package struct WakeLimiter: Sendable, Equatable {
 
     package var excessWakes: Int { excess }
 
-    /// Counts a wake at `now`; returns whether it exceeds `limit` within `period`. The client also lingers longer if its
-    /// uid is over its own limit.
+    /// Counts a wake at `now`; returns whether it exceeds `limit` within `period`. The client also lingers
+    /// longer if its uid is over its own limit.
     package mutating func countWake(at now: Instant, isUserOverLimit: Bool, _ settings: Settings.Wakes)
         -> Bool
     {

@@ -1,12 +1,12 @@
 /// The changes that must be persisted before the actions of the same events are carried out.
 ///
-/// It names what has changed, and a `RecoveryLog` reads the values from the core. The core reuses its memory, so that
-/// an event costs no allocation.
+/// It names what has changed, and a `RecoveryLog` reads the values from the core. The core reuses its memory,
+/// so that an event costs no allocation.
 struct ChangeSet: Sendable, Equatable {
     /// Clients with a changed state.
     var clients: [ClientID] = []
-    /// Clients that have registered, were declared, or have lost or changed their process: their earlier wakes need no
-    /// repetition.
+    /// Clients that have registered, were declared, or have lost or changed their process: their earlier
+    /// wakes need no repetition.
     var beginnings: [ClientID] = []
     /// Clients with changed background tasks.
     var tasks: [ClientID] = []
@@ -102,7 +102,8 @@ extension Supervision {
     /// Identifiers with a changed owner or quit state. They are noted even if nothing else is.
     package var changedOwnerships: [ClientIdentifier] { changes.ownerships }
 
-    /// The places of identifiers with a changed record of their fetches. They are noted even if nothing else is.
+    /// The places of identifiers with a changed record of their fetches. They are noted even if nothing else
+    /// is.
     package var changedFetches: [UInt32] { changes.fetches }
 
     /// Writes all changes since the last call to the log. Call it before the actions are carried out.

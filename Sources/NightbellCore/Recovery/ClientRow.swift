@@ -1,5 +1,5 @@
-/// The frequently changing state of a client, as it lies in the shared memory that outlives the supervisor: fixed types
-/// in this order, without gaps. Its fields are only valid together.
+/// The frequently changing state of a client, as it lies in the shared memory that outlives the supervisor:
+/// fixed types in this order, without gaps. Its fields are only valid together.
 package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     /// Of this layout.
     package var version = Self.currentVersion
@@ -234,7 +234,8 @@ extension ClientRow {
 }
 
 extension Client {
-    /// Restores what a previous supervisor stored. False: another version has stored it, or it makes no sense.
+    /// Restores what a previous supervisor stored. False: another version has stored it, or it makes no
+    /// sense.
     mutating func restore(
         _ row: ClientRow, _ statistics: ClientStatistics, tasks: [Assertions.Task], _ settings: Settings.Wakes
     ) -> Bool {

@@ -1,13 +1,13 @@
-/// The counters of a client and its latest wakes by traffic, as independent numbers of the shared state that outlives the
-/// supervisor.
+/// The counters of a client and its latest wakes by traffic, as independent numbers of the shared state that
+/// outlives the supervisor.
 package struct ClientStatistics: Sendable {
     package typealias CounterWords = InlineArray<17, UInt64>
 
     /// The counters, and then the latest wakes: in nanoseconds, plus one, because zero stands for none.
     package var words = InlineArray<33, UInt64>(repeating: 0)
 
-    /// The number of words that are nonzero for a client that went to sleep or became dormant and was never woken.
-    /// Its other words are zero.
+    /// The number of words that are nonzero for a client that went to sleep or became dormant and was never
+    /// woken. Its other words are zero.
     package static let usualCount = 4
     /// Two counters a word, and one for the time asleep.
     package static let counterCount = Counters.capacity / 2 + 1
@@ -31,8 +31,8 @@ package struct ClientStatistics: Sendable {
     }
 }
 
-/// The counters of a client, as they are persisted: two saturating counters per word; one word is the nanoseconds
-/// asleep. A client that was never woken rarely has more than the usual words.
+/// The counters of a client, as they are persisted: two saturating counters per word; one word is the
+/// nanoseconds asleep. A client that was never woken rarely has more than the usual words.
 struct PackedCounters: Sendable, Equatable {
     private var usual = InlineArray<4, UInt64>(repeating: 0)
     /// The words after the usual ones; empty while all of them are zero.

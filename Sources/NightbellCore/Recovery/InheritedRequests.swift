@@ -14,8 +14,8 @@ struct InheritedRequests: Sendable, Equatable {
 
 /// Requests that a client repeats, because the previous supervisor may have ended without answering them.
 extension Supervision {
-    /// Notes the number of a request. True: it is a repetition of one that this same supervisor has answered, and must
-    /// be ignored without a second answer.
+    /// Notes the number of a request. True: it is a repetition of one that this same supervisor has answered,
+    /// and must be ignored without a second answer.
     mutating func isDuplicate(_ key: RequestKey, of client: ClientID) -> Bool {
         guard key.request != 0 else { return false }
         clients[client.id].lastRequest = max(clients[client.id].lastRequest, key.request)
@@ -38,8 +38,8 @@ extension Supervision {
         key.isRepeated && inherited[client] != nil && !mutated(.repeatsRequests)
     }
 
-    /// A socket refused by the previous supervisor may be adopted now. Notes its token, so that a further repetition gets
-    /// the same one.
+    /// A socket refused by the previous supervisor may be adopted now. Notes its token, so that a further
+    /// repetition gets the same one.
     mutating func recordAdoption(_ token: SocketToken, at index: Int, _ key: RequestKey, _ client: ClientID) {
         guard wasTakenIn(key, of: client), let index = UInt16(exactly: index) else { return }
         inherited[client]?.adoptions[.init(request: key.request, index: index)] = token

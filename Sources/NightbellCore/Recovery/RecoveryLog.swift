@@ -1,7 +1,7 @@
 /// Where a supervisor persists what the next one needs.
 ///
-/// The policy is here, as extensions: which change writes what, and in which order. A log only stores. There are two: shared
-/// memory and the keeper's records, and the simulator's, which loses what a death can lose.
+/// The policy is here, as extensions: which change writes what, and in which order. A log only stores. There
+/// are two: shared memory and the keeper's records, and the simulator's, which loses what a death can lose.
 package protocol RecoveryLog {
     // MARK: Shared state, which outlives the supervisor at once
 
@@ -54,8 +54,8 @@ package protocol ClientRecoveryRecord {
 }
 
 extension RecoveryLog {
-    /// Writes the changes of the events just handled. If the supervisor dies before it has carried out their actions, the next
-    /// one finishes or repeats these.
+    /// Writes the changes of the events just handled. If the supervisor dies before it has carried out their
+    /// actions, the next one finishes or repeats these.
     mutating func apply(_ changes: ChangeSet, of supervision: borrowing Supervision) {
         if changes.hasPressure { store(pressedUntil: supervision.pressedUntil) }
         // Before the wake that tells of them: it is repeated with all that is known of it.
@@ -105,11 +105,11 @@ extension RecoveryLog {
         if owner.givenUp != 0 || owner.isQuit { put(owner) }
     }
 
-    /// Call it before each message of a client is read, which removes the message from the queue that would outlive the
-    /// supervisor: a client that may be frozen cannot repeat it.
+    /// Call it before each message of a client is read, which removes the message from the queue that would
+    /// outlive the supervisor: a client that may be frozen cannot repeat it.
     ///
-    /// - Returns: whether the client may be frozen. Then call `finishReading` once what follows from the message is recorded, or
-    ///   done.
+    /// - Returns: whether the client may be frozen. Then call `finishReading` once what follows from the
+    ///   message is recorded, or done.
     package mutating func beginReading(from client: ClientID, of supervision: borrowing Supervision) -> Bool {
         guard supervision.mayBeFrozen(client) else { return false }
         if !supervision.mutated(.persistsNoReading) { store(messageBeingReadOf: client) }
@@ -137,15 +137,16 @@ extension RecoveryLog {
         flush()
     }
 
-    /// Records that a process has its Welcome, or will read it. A client that may not have been welcomed, by its record, is
-    /// told again why it was launched: so this comes before any other wake.
+    /// Records that a process has its Welcome, or will read it. A client that may not have been welcomed, by
+    /// its record, is told again why it was launched: so this comes before any other wake.
     package mutating func confirmWelcome(_ client: ClientID, _ record: ClientRecord) {
         update(record.with(.registered), of: client)
     }
 
     /// Records a client before its process is welcomed.
     ///
-    /// - Parameter canRepeat: the process was launched, is known by the connection that was made for it, and can repeat its Hello.
+    /// - Parameter canRepeat: the process was launched, is known by the connection that was made for it, and
+    ///   can repeat its Hello.
     package mutating func admit(
         _ client: ClientID, _ record: ClientRecord, canRepeat: Bool = false,
         of supervision: borrowing Supervision
@@ -181,7 +182,8 @@ extension RecoveryLog {
         removeRecords(of: client)
     }
 
-    /// Finishes `forget` for clients that have lost their state and not their record: the supervisor died in between.
+    /// Finishes `forget` for clients that have lost their state and not their record: the supervisor died in
+    /// between.
     ///
     /// - Returns: these clients, which are no longer in the snapshot.
     @discardableResult

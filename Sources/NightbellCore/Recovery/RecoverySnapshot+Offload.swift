@@ -1,6 +1,7 @@
 extension RecoverySnapshot {
-    /// The keep-alive state of a socket with a profile, as it lies in the shared memory that outlives the supervisor: fixed
-    /// types in this order, without gaps. Eight bytes are stored at a time, and valid without the others.
+    /// The keep-alive state of a socket with a profile, as it lies in the shared memory that outlives the
+    /// supervisor: fixed types in this order, without gaps. Eight bytes are stored at a time, and valid
+    /// without the others.
     package struct Offload: Sendable, Equatable, BitwiseCopyable {
         private struct Flags: OptionSet, BitwiseCopyable {
             let rawValue: UInt8

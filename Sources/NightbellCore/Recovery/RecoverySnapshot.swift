@@ -30,8 +30,8 @@ package struct RecoverySnapshot: Sendable {
             return row.lastWakeID != toldWakeID || (execution == .running && wasStopped)
         }
 
-        /// Whether a wake that may not have been delivered was for sockets that cannot work over the present network: the edge
-        /// adds `pathLost` to the conditions of those.
+        /// Whether a wake that may not have been delivered was for sockets that cannot work over the present
+        /// network: the edge adds `pathLost` to the conditions of those.
         package var needsPaths: Bool {
             guard let row = state?.row, row.lastWakeID != toldWakeID else { return false }
             return row.lastWakeReasons.contains(.pathLost)
@@ -118,8 +118,8 @@ package struct RecoverySnapshot: Sendable {
         package var user: UserID
         /// Names the ownership.
         package var number: UInt64
-        /// Increases with each identifier given up; 0 while this one is in use. Then its client's record holds the
-        /// ownership, unless the client was quit.
+        /// Increases with each identifier given up; 0 while this one is in use. Then its client's record
+        /// holds the ownership, unless the client was quit.
         package var givenUp: UInt64
         /// Its user has quit it, and it was not started since.
         package var isQuit: Bool

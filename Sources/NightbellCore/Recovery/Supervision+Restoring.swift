@@ -1,7 +1,7 @@
 extension Supervision {
-    /// Recovers the state of a previous supervisor, which may have ended at any point: clients and sockets keep their
-    /// names, and operations under way are finished or cancelled. Feed `actions` to the edge, and then `endTurn`.
-    /// Changes are noted from the start.
+    /// Recovers the state of a previous supervisor, which may have ended at any point: clients and sockets
+    /// keep their names, and operations under way are finished or cancelled. Feed `actions` to the edge, and
+    /// then `endTurn`. Changes are noted from the start.
     package init(
         settings: Settings, restoring snapshot: RecoverySnapshot, at now: Instant,
         into actions: inout ActionBuffer
@@ -198,7 +198,8 @@ extension Supervision {
                 actions.append(.beginOffload(token))
             }
         }
-        // At once, because a later event of this turn is a separate wake, which the client must not skip as a repetition.
+        // At once, because a later event of this turn is a separate wake, which the client must not skip as a
+        // repetition.
         if clients[client.id].pendingWake == .repeated { deliverWake(client, into: &actions) }
         resumeInspection(of: client, into: &actions)
         scheduleKeepAlive(client)
@@ -206,7 +207,8 @@ extension Supervision {
         suspendIfIdle(client, at: now, into: &actions)
     }
 
-    /// Whether the previous supervisor ended while it forgot a client that was quit: some of its sockets may be closed already.
+    /// Whether the previous supervisor ended while it forgot a client that was quit: some of its sockets may
+    /// be closed already.
     private func wasBeingForgotten(_ client: ClientID) -> Bool {
         clients[client.id].lifecycle.isDormant && isQuit(client) && !staysForLocation(client)
     }
@@ -271,8 +273,8 @@ extension Supervision {
         actions.append(.notify(client, .suspendCancelled(epoch: clients[client.id].lastEpoch)))
     }
 
-    /// Repeats a wake that was decided and perhaps not delivered, under its old number. There are several if the client
-    /// did not read what it was sent: then the last one also reports what the others did.
+    /// Repeats a wake that was decided and perhaps not delivered, under its old number. There are several if
+    /// the client did not read what it was sent: then the last one also reports what the others did.
     private mutating func repeatWakes(
         _ old: RecoverySnapshot.Client, _ waiting: [RecoverySnapshot.Socket], at now: Instant
     ) {
@@ -289,8 +291,8 @@ extension Supervision {
             case .ended, .armedPastEnd:
                 guard isUntold(socket.endedInWake) else { continue }
             case .unwatched, .armed:
-                // A client that knows this wake skips the repetition. So an end that came since is reported when it
-                // fires, not here.
+                // A client that knows this wake skips the repetition. So an end that came since is reported
+                // when it fires, not here.
                 if sockets[socket.token.id].isFinal(conditions) {
                     conditions.formIntersection([.readable, .pathLost])
                 }

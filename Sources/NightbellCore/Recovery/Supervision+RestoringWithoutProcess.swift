@@ -1,6 +1,7 @@
 /// Recovery of clients without a process, when one supervisor takes over from another.
 extension Client {
-    /// Reconciles the stored state with the actions that were carried out before the previous supervisor ended.
+    /// Reconciles the stored state with the actions that were carried out before the previous supervisor
+    /// ended.
     mutating func reconcile(
         _ old: RecoverySnapshot.Client, at now: Instant, elapsed: Instant, _ settings: Settings.Launches
     ) {
@@ -26,8 +27,9 @@ extension Client {
         }
     }
 
-    /// A process started by its user has identified itself but was not welcomed. It will identify itself again: it has
-    /// time for that before another process is launched. The pause also is the back-off after the last failure.
+    /// A process started by its user has identified itself but was not welcomed. It will identify itself
+    /// again: it has time for that before another process is launched. The pause also is the back-off after
+    /// the last failure.
     private mutating func reconcileUnwelcomed(
         _ old: RecoverySnapshot.Client, at now: Instant, _ settings: Settings.Launches
     ) {

@@ -1,7 +1,7 @@
 /// The identifiers that the clients of one uid have given up, in that order.
 ///
-/// The caller that takes one out must compare its number: its place may hold another identifier since, or it may be in use
-/// again, or have been given up once more.
+/// The caller that takes one out must compare its number: its place may hold another identifier since, or it
+/// may be in use again, or have been given up once more.
 struct GivenUpIdentifiers: Sendable, Equatable {
     struct Entry: Sendable, Equatable {
         /// Index in `Supervision.owners`.

@@ -1,5 +1,5 @@
-/// A hash table of identifiers and their owners. Each client has an identifier, and a dictionary would take several
-/// times the memory.
+/// A hash table of identifiers and their owners. Each client has an identifier, and a dictionary would take
+/// several times the memory.
 ///
 /// An identifier keeps its place as long as it has an owner.
 struct Owners: Sendable {
@@ -107,7 +107,8 @@ struct Owners: Sendable {
         for number in old where number != 0 { table[freeSlot(for: number - 1)] = number }
     }
 
-    /// The slot that the hash selects. The hash is seeded per process, so that clients cannot force collisions.
+    /// The slot that the hash selects. The hash is seeded per process, so that clients cannot force
+    /// collisions.
     private func home(of name: some Sequence<UInt8>) -> Int {
         var hasher = Hasher()
         var word: UInt64 = 0

@@ -17,7 +17,8 @@ package enum SocketTag: Sendable, Hashable, CaseIterable {
     }
 }
 
-/// The state of a socket, as far as it can be seen without reading. Inlinable, because it is tested for each ping.
+/// The state of a socket, as far as it can be seen without reading. Inlinable, because it is tested for each
+/// ping.
 @usableFromInline package struct Conditions: OptionSet, Sendable, BitwiseCopyable, Hashable {
     @usableFromInline package let rawValue: UInt8
 
@@ -106,8 +107,8 @@ package enum SocketCondition: Sendable, Hashable {
     case armed
     /// Its end was reported. While its owner sleeps it is watched for bytes only.
     case ended
-    /// Its end was reported, and it is watched for bytes: those left unread before the end, or those of the next
-    /// process that opens a FIFO.
+    /// Its end was reported, and it is watched for bytes: those left unread before the end, or those of the
+    /// next process that opens a FIFO.
     case armedPastEnd
 
     package var isPastEnd: Bool {
@@ -155,7 +156,8 @@ struct ParkedSocket: Sendable, Equatable {
 
     var survives: Bool { flags.contains(.survives) }
 
-    /// Whether it can still wake its owner. A device may after its end: the next writer of a FIFO opens it again.
+    /// Whether it can still wake its owner. A device may after its end: the next writer of a FIFO opens it
+    /// again.
     var canWake: Bool { !condition.isPastEnd || tag == .device }
 
     var isRouted: Bool { flags.contains(.isRouted) }

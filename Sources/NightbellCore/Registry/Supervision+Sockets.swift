@@ -117,8 +117,8 @@ extension Supervision {
             actions.append(.arm(token))
             if mutated(.armsOneSocket) { break }
         }
-        // Usually one socket or two fire again and again. Memory for the first thousand is freed, as is that of a
-        // client without a process, which may rest for days.
+        // Usually one socket or two fire again and again. Memory for the first thousand is freed, as is that
+        // of a client without a process, which may rest for days.
         let isFew = clients[client.id].unarmed.count <= 16
         clients[client.id].unarmed.removeAll(keepingCapacity: isFew && clients[client.id].launches.isRejoined)
     }

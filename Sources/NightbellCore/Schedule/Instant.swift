@@ -1,7 +1,7 @@
 /// A moment on the supervisor's clock, in nanoseconds. The core never reads a clock: time is a parameter.
 ///
-/// There are two clocks. *Running time* stops while the machine sleeps; the edge reads `CLOCK_MONOTONIC`.
-/// All events carry it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
+/// There are two clocks. *Running time* stops while the machine sleeps; the edge reads `CLOCK_MONOTONIC`. All
+/// events carry it, and budgets count it. *Elapsed time* goes on (`CLOCK_BOOTTIME`); peers and their timeouts
 /// count it, and so do keep-alive windows. `Supervision.elapsed(at:)` converts running time to elapsed time.
 @usableFromInline package struct Instant: Sendable, Hashable, Comparable, BitwiseCopyable {
     @usableFromInline package var nanoseconds: Int64
@@ -31,7 +31,8 @@
         return .nanoseconds(overflow ? (self < earlier ? .min : .max) : difference)
     }
 
-    /// Saturates. For paths that are taken for each ping: a `Duration` costs a multiplication and a division of 128 bits.
+    /// Saturates. For paths that are taken for each ping: a `Duration` costs a multiplication and a division
+    /// of 128 bits.
     package func advanced(byNanoseconds nanoseconds: Int64) -> Instant {
         let (sum, overflow) = self.nanoseconds.addingReportingOverflow(nanoseconds)
         return Instant(nanoseconds: overflow ? (nanoseconds < 0 ? .min : .max) : sum)

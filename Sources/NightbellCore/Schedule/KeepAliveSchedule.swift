@@ -1,5 +1,5 @@
-/// When a keep-alive handler is to run: from `earliest` to `latest`. It runs earlier only before the machine sleeps, and a
-/// later run is counted as late.
+/// When a keep-alive handler is to run: from `earliest` to `latest`. It runs earlier only before the machine
+/// sleeps, and a later run is counted as late.
 package struct Window: Sendable, Equatable {
     package var earliest: Instant
     package var latest: Instant
@@ -10,11 +10,12 @@ package struct Window: Sendable, Equatable {
     }
 }
 
-/// The windows of all scheduled keep-alive handlers, at most one for each client; or those of the pings of all sockets.
+/// The windows of all scheduled keep-alive handlers, at most one for each client; or those of the pings of
+/// all sockets.
 ///
-/// Many windows are served at one instant: the timer is set to the earliest end of any window (less a lead, so that
-/// scheduling delay does not make it late), and every client inside its window by then runs too. Stabbing
-/// intervals at the earliest end is optimal for the number of instants.
+/// Many windows are served at one instant: the timer is set to the earliest end of any window (less a lead,
+/// so that scheduling delay does not make it late), and every client inside its window by then runs too.
+/// Stabbing intervals at the earliest end is optimal for the number of instants.
 package struct KeepAliveSchedule: Sendable, Equatable {
     private var beginnings = DeadlineQueue()
     private var aims = DeadlineQueue()

@@ -23,11 +23,11 @@
 /// | otherwise | CRLF, then anything else | absorbed |
 /// | otherwise | CRLF, then nothing | the beginning of a ping: for the owner if nothing follows in time |
 ///
-/// If the peer's ping and its answer to ours cross, the three CRLFs are an answer and a ping, whatever their order.
-/// A peer that sends single CRLFs wakes the owner once. From the next sleep on, and in a sleep that begins while an
-/// answer may be in flight or read by the owner, each CRLF is absorbed by itself, and every second one in a row is
-/// answered. On UDP, datagrams with only CRLFs, with no bytes, or with the four zero bytes of Kamailio's and
-/// OpenSIPS's nathelper are absorbed without an answer.
+/// If the peer's ping and its answer to ours cross, the three CRLFs are an answer and a ping, whatever their
+/// order. A peer that sends single CRLFs wakes the owner once. From the next sleep on, and in a sleep that
+/// begins while an answer may be in flight or read by the owner, each CRLF is absorbed by itself, and every
+/// second one in a row is answered. On UDP, datagrams with only CRLFs, with no bytes, or with the four zero
+/// bytes of Kamailio's and OpenSIPS's nathelper are absorbed without an answer.
 package struct SIPProfile: ProtocolProfile {
     private let settings: SIPSettings
     private var exchange = STUNExchange()

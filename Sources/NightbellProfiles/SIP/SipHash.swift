@@ -1,5 +1,5 @@
-/// SipHash-2-4 (Aumasson and Bernstein, 2012): a hash that cannot be predicted without the key, which tests can choose;
-/// the seed of the standard library's hasher they cannot.
+/// SipHash-2-4 (Aumasson and Bernstein, 2012): a hash that cannot be predicted without the key, which tests
+/// can choose; the seed of the standard library's hasher they cannot.
 struct SipHash {
     private var v0, v1, v2, v3: UInt64
     private var tail: UInt64 = 0

@@ -166,8 +166,8 @@ extension Span where Element == UInt8 {
         return length("&amp;") ?? length("&lt;") ?? length("&gt;") ?? length("&apos;") ?? length("&quot;")
     }
 
-    /// In valid UTF-8: U+FFFE and U+FFFF, which XML 1.0 §2.2 has none of, and the control characters U+0080 to
-    /// U+009F, which it discourages. Those of ASCII are no text at all.
+    /// In valid UTF-8: U+FFFE and U+FFFF, which XML 1.0 §2.2 has none of, and the control characters U+0080
+    /// to U+009F, which it discourages. Those of ASCII are no text at all.
     private func hasIllegalCharacters(_ range: Range<Int>) -> Bool {
         for index in range {
             let left = range.upperBound - index

@@ -11,7 +11,8 @@ final class ConfigurationReader: @unchecked Sendable {
     private let lock = Lock()
     private var result: SupervisorConfiguration.Reloaded?
 
-    /// Connections that wait for the reading under way, and their requests. Nothing else is read from them meanwhile.
+    /// Connections that wait for the reading under way, and their requests. Nothing else is read from them
+    /// meanwhile.
     private var waiting: [Request] = []
     /// Requests since it began: a file may have been changed before one.
     private var next: [Request]?

@@ -1,8 +1,8 @@
 import NightbellCore
 import NightbellWire
 
-/// The rights of the user of `nightbell-gateway` beyond those of every user. It is to be of little use to those that have
-/// taken the gateway over: it never gets a client's sockets, state or secrets.
+/// The rights of the user of `nightbell-gateway` beyond those of every user. It is to be of little use to
+/// those that have taken the gateway over: it never gets a client's sockets, state or secrets.
 package struct GatewayRights: Sendable, Equatable {
     /// Acts on clients of other users.
     package enum Act: Sendable {
@@ -52,8 +52,8 @@ extension ClientView {
 }
 
 extension WireClientInfo {
-    /// Leaves out what the gateway must not know of a client besides its observations: command lines and environments
-    /// contain passwords.
+    /// Leaves out what the gateway must not know of a client besides its observations: command lines and
+    /// environments contain passwords.
     mutating func hideSecrets() {
         clearLaunch()
         counters.hideObservations()

@@ -2,9 +2,9 @@ import LinuxSystem
 package import Logging
 package import NightbellCore
 
-/// Rate limit for log messages that others can cause as often as they like: for each kind, a number of messages per
-/// minute for each user, and a number for all users. The others are counted; the count is logged with the next
-/// message of that kind about that user, or at the supervisor's end.
+/// Rate limit for log messages that others can cause as often as they like: for each kind, a number of
+/// messages per minute for each user, and a number for all users. The others are counted; the count is logged
+/// with the next message of that kind about that user, or at the supervisor's end.
 package struct LogLimiter {
     /// The kinds of limited messages.
     package enum Kind: String, CaseIterable, Sendable {
@@ -29,7 +29,8 @@ package struct LogLimiter {
 
     /// For one user, or for messages that concern no user.
     package static let perMinute = 10
-    /// For all users. Half of them are for the first message about a user, so that a few users do not silence the others.
+    /// For all users. Half of them are for the first message about a user, so that a few users do not silence
+    /// the others.
     package static let perMinuteOfAll = 100
     /// At most this many pairs of kind and user are counted separately.
     private static let mostWindows = 8_192

@@ -59,8 +59,8 @@ extension Supervisor {
         connection.credentials.uid == 0 || connection.credentials.uid == geteuid()
     }
 
-    /// Whether a connection may do this to clients of a user (nil: there is no such client). Administrators and the user
-    /// itself may do everything, the gateway's user as much as is configured.
+    /// Whether a connection may do this to clients of a user (nil: there is no such client). Administrators
+    /// and the user itself may do everything, the gateway's user as much as is configured.
     func mayAct(_ act: GatewayRights.Act, on user: UserID?, _ connection: Connection) -> Bool {
         isAdministrator(connection) || user == connection.credentials.uid
             || isGateway(connection) && configuration.gateway?.permits(act) == true

@@ -149,7 +149,8 @@ extension Supervisor {
         return launchAtStart(declaration) ? "is declared, and launched" : "is declared"
     }
 
-    /// Launches a client that does not exist, as a start of the supervisor would. False: that would not launch it.
+    /// Launches a client that does not exist, as a start of the supervisor would. False: that would not
+    /// launch it.
     private func launchAtStart(_ declaration: Declaration) -> Bool {
         let registration = declaration.registration
         guard declaration.startsWithSupervisor, registration.modes.contains(.voip),
@@ -159,7 +160,8 @@ extension Supervisor {
         return true
     }
 
-    /// A client that was declared before, or has registered by its own Hello. One that was given up gets another chance.
+    /// A client that was declared before, or has registered by its own Hello. One that was given up gets
+    /// another chance.
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
         if supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,

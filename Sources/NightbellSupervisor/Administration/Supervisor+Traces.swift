@@ -29,8 +29,8 @@ extension Supervisor {
     /// Whether the log or a watcher gets it.
     func isReported(_ trace: Trace) -> Bool { connections.watchers > 0 || trace.level >= logger.logLevel }
 
-    /// A client can cause most traces as often as it likes: those are logged only at the most verbose level. It
-    /// can cause some of the others, by crashing or by not answering.
+    /// A client can cause most traces as often as it likes: those are logged only at the most verbose level.
+    /// It can cause some of the others, by crashing or by not answering.
     private func log(_ trace: Trace, of identifier: String, _ user: UserID?) {
         guard let kind = trace.limit else {
             return logger.log(level: trace.level, "\(identifier): \(trace.text)")
@@ -38,8 +38,8 @@ extension Supervisor {
         log(kind, trace.level, of: user, "\(identifier): \(trace.text)")
     }
 
-    /// For watchers, with details that the core does not have: the names of sockets, and how long a client was
-    /// awake.
+    /// For watchers, with details that the core does not have: the names of sockets, and how long a client
+    /// was awake.
     private func detail(of trace: Trace, _ client: ClientID, _ work: ActionBuffer) -> String {
         if let token = trace.socket {
             let name = parked.name(of: token)
@@ -68,7 +68,8 @@ extension Supervisor {
 
     private static let mostNames = 8
 
-    /// The core removes a client before its last traces are reported; its identity comes from the final action.
+    /// The core removes a client before its last traces are reported; its identity comes from the final
+    /// action.
     private func identity(
         of client: ClientID, _ work: ActionBuffer
     ) -> (identifier: String, user: UserID?) {

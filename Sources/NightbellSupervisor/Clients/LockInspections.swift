@@ -18,8 +18,8 @@ package struct LockInspections {
 
     package init() {}
 
-    /// When a turn is needed. A client that was checked before waits for one that happens anyway: while all sleep, nothing
-    /// may wake the supervisor.
+    /// When a turn is needed. A client that was checked before waits for one that happens anyway: while all
+    /// sleep, nothing may wake the supervisor.
     package var next: Instant? { first.isEmpty ? nil : pauseEnd }
 
     /// - Parameter last: when it was checked last.
@@ -46,9 +46,9 @@ extension Supervisor {
     /// A client that sleeps with a file lock held blocks others for as long as it sleeps; a warning is logged
     /// once.
     ///
-    /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of a
-    /// turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken after
-    /// a check is noticed in a later turn in which the client sleeps.
+    /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of
+    /// a turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken
+    /// after a check is noticed in a later turn in which the client sleeps.
     func scheduleLockInspection(_ client: ClientID) {
         guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks, !record.awaitsLookAtLocks
         else { return }

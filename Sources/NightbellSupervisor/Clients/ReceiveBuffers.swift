@@ -10,9 +10,9 @@ struct ReceiveBuffer: Sendable, Hashable {
     let owner: ClientID
     /// In bytes, as the owner asked for it.
     let wanted: Int32
-    /// The original size, and the size that the kernel made of `wanted`, both as the kernel returns them: twice
-    /// the value that is set. They stay when the buffer is set back, so that nothing has to be recorded at the
-    /// next sleep.
+    /// The original size, and the size that the kernel made of `wanted`, both as the kernel returns them:
+    /// twice the value that is set. They stay when the buffer is set back, so that nothing has to be recorded
+    /// at the next sleep.
     var former: Int32 = 0
     var raised: Int32 = 0
     /// The number of dropped datagrams when the owner fell asleep.
@@ -50,8 +50,8 @@ struct ReceiveBufferTable {
     }
 }
 
-/// `SO_RCVBUF` is an option of the socket, which its owner shares: it is set only where the owner asked for it,
-/// and set back only if it has not been changed since.
+/// `SO_RCVBUF` is an option of the socket, which its owner shares: it is set only where the owner asked for
+/// it, and set back only if it has not been changed since.
 extension Supervisor {
     /// Whether a socket can have a larger receive buffer while its owner sleeps: for streams the kernel would
     /// stop adapting it.

@@ -96,8 +96,8 @@ extension Supervisor {
                 // On a busy machine that may take longer.
                 connections.hungUp.append((connection.key, now + Self.patience))
             } else if record.programStart != nil {
-                // The process that spoke for it has died, and the kernel spares a program that has changed its user. Launched
-                // again beside it, there would be two.
+                // The process that spoke for it has died, and the kernel spares a program that has changed
+                // its user. Launched again beside it, there would be two.
                 log(
                     .launches, .notice, of: supervision.user(of: record.id),
                     "\(record.identifier), pid \(record.process.pid), is killed: nothing speaks for it any more"
@@ -113,8 +113,8 @@ extension Supervisor {
     // MARK: Clients that are back already
 
     /// A process says Hello. The client with this identifier, or an earlier client in the same process, may
-    /// have ended without our having handled it: a service manager restarts a program as soon as it has ended,
-    /// and the events of two descriptors arrive in any order.
+    /// have ended without our having handled it: a service manager restarts a program as soon as it has
+    /// ended, and the events of two descriptors arrive in any order.
     func noticeEnd(before hello: WireHello, _ newcomer: Connection) {
         let pid = clientPID(hello, newcomer)
         let client = ClientIdentifier(hello.identifier).flatMap { supervision.client(named: $0) }

@@ -48,8 +48,8 @@ extension Supervisor {
         }
     }
 
-    /// From now on it is treated as with suspension method `none`: its sockets are watched while it is believed
-    /// to sleep, and it runs on.
+    /// From now on it is treated as with suspension method `none`: its sockets are watched while it is
+    /// believed to sleep, and it runs on.
     func reportPermissionDenied(_ client: ClientID, _ record: ServedClient, _ error: SuspensionError) {
         detach(client)
         let uids =

@@ -4,8 +4,8 @@ import Suspension
 
 /// How the supervisor sets up its way to stop processes.
 extension Supervisor {
-    /// Thaws every process that an earlier supervisor of this configuration has left stopped, and does nothing
-    /// else. A supervisor does this by itself when it starts; this is for when none is to start.
+    /// Thaws every process that an earlier supervisor of this configuration has left stopped, and does
+    /// nothing else. A supervisor does this by itself when it starts; this is for when none is to start.
     ///
     /// - Throws: `SupervisorError` with `EADDRINUSE` while a supervisor uses the runtime directory: a process
     ///   that is stopped then is stopped on purpose.

@@ -34,8 +34,9 @@ extension Supervisor {
             opening: clientPID(hello, connection), startedAt: hello.program.startTime)
     }
 
-    /// Puts an unmodified program into its cgroup before it is welcomed, with the descendants that it has already. Those that
-    /// it starts later begin there. Descendants in another cgroup, or of another user, stay: they are managed elsewhere.
+    /// Puts an unmodified program into its cgroup before it is welcomed, with the descendants that it has
+    /// already. Those that it starts later begin there. Descendants in another cgroup, or of another user,
+    /// stay: they are managed elsewhere.
     func attachProgram(_ client: ClientID, _ record: ServedClient) {
         guard record.programStart != nil, record.obstacle == nil else { return }
         do {

@@ -15,7 +15,8 @@ package struct Backlog<Element>: ~Copyable {
             defer {
                 next += 1
                 if next == waiting.count {
-                    // The room for a burst is not kept: thousands of sockets may be armed at once, and then none for hours.
+                    // The room for a burst is not kept: thousands of sockets may be armed at once, and then
+                    // none for hours.
                     waiting.removeAll(keepingCapacity: waiting.capacity <= Backlog.keptCapacity)
                     next = 0
                 } else if next >= 64 && next > waiting.count / 2 {

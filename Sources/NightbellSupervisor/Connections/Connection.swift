@@ -31,8 +31,8 @@ final class Connection {
     var hasEnded = false
     /// Its messages are being handled.
     var isServed = false
-    /// Answers to the messages that are being handled. The keeper gets the records of all of them in one packet, before
-    /// the first answer is sent.
+    /// Answers to the messages that are being handled. The keeper gets the records of all of them in one
+    /// packet, before the first answer is sent.
     var answers: [[UInt8]] = []
     /// Messages that the peer's full queue did not take, oldest first.
     private(set) var outgoing: [[UInt8]] = []

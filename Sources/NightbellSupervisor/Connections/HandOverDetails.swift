@@ -1,7 +1,7 @@
 import NightbellProfiles
 
-/// The data beside the descriptors of the HandOver that is being handled, in their order. The descriptors stay
-/// in the packet until they are adopted; the others are closed.
+/// The data beside the descriptors of the HandOver that is being handled, in their order. The descriptors
+/// stay in the packet until they are adopted; the others are closed.
 struct HandOverDetails {
     var names: [String] = []
     /// By their position; few sockets have one.

@@ -1,7 +1,8 @@
 import LinuxSystem
 import NightbellWire
 
-/// The parts of a request that the core does not need: they travel beside its event, for the actions that answer it.
+/// The parts of a request that the core does not need: they travel beside its event, for the actions that
+/// answer it.
 struct RequestContext: ~Copyable {
     /// With a Hello.
     var newcomer: Newcomer?

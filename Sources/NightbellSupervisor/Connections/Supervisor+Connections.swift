@@ -76,8 +76,8 @@ extension Supervisor {
         case administration = 8
     }
 
-    /// Whether this many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept for
-    /// what the supervisor itself needs to suspend and to inspect, and for its own user and root.
+    /// Whether this many more descriptors may be taken for a user. An eighth of all (at most 1,024) is kept
+    /// for what the supervisor itself needs to suspend and to inspect, and for its own user and root.
     func hasDescriptors(for credentials: PeerCredentials, _ count: Int, leaving reserve: Reserve) -> Bool {
         // A client has its process and a way to stop it beside its connection; a few are our own.
         let pages = unsafe earlyWaker.pageCount

@@ -33,7 +33,8 @@ extension Supervisor {
             let error = WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user")
             let pending = ForeignDescriptor.pendingCount
             packet.discardDescriptors()
-            // It sends descriptors that cannot be closed at once: if it went on, it would use up all there are.
+            // It sends descriptors that cannot be closed at once: if it went on, it would use up all there
+            // are.
             guard ForeignDescriptor.pendingCount <= pending else {
                 return protocolViolation(connection, error, request: request)
             }

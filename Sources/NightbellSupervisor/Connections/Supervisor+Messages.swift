@@ -189,8 +189,8 @@ extension Supervisor {
                 // Its socket is there when the client is answered.
                 if case .observe(_, .transfers) = message { serveTransfers(of: connection.credentials.uid) }
                 feed(.message(message, from: client.id, key), &context)
-                // A request has cancelled the suspension. Any other message was sent before it was stopped, or
-                // shows that it runs.
+                // A request has cancelled the suspension. Any other message was sent before it was stopped,
+                // or shows that it runs.
                 inspectSleeper(client.id)
             case .failure(let error): answer(connection, request, .error(error.wire))
             }

@@ -121,7 +121,8 @@ extension Supervisor {
             let given = Set(previous.sockets)
             for token in supervision.sockets(of: client) {
                 guard given.contains(token) else {
-                    // It is closed in a moment: with the record that says so, or the next worker would keep it.
+                    // It is closed in a moment: with the record that says so, or the next worker would keep
+                    // it.
                     forgetRecords(of: token)
                     continue
                 }

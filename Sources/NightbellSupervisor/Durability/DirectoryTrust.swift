@@ -1,7 +1,7 @@
 import Glibc
 
-/// Whether the files in a directory may be believed: they name processes to continue, cgroups to empty and remove, and
-/// the owners of identifiers.
+/// Whether the files in a directory may be believed: they name processes to continue, cgroups to empty and
+/// remove, and the owners of identifiers.
 enum DirectoryTrust {
     /// Why another user could have written them; nil if none could, or if there is no directory.
     static func problem(with path: String) -> String? {

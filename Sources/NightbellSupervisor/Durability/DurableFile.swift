@@ -3,8 +3,8 @@ package import LinuxSystem
 
 /// A small file that has either its old or its new content, whenever the machine stops.
 ///
-/// New content is written beside it and renamed into its place once it is on the disk; the old content is kept as
-/// `NAME.previous`, for a disk that loses synced data.
+/// New content is written beside it and renamed into its place once it is on the disk; the old content is
+/// kept as `NAME.previous`, for a disk that loses synced data.
 package struct DurableFile: Sendable {
     package let path: String
     /// A longer file was not written by us.

@@ -2,15 +2,16 @@ import CLinux
 import Glibc
 import LinuxSystem
 
-/// The table of identifiers on disk. A thread of its own changes and writes it, and exists only while there is
-/// something to write: a disk is slow, and so is a large table. Callers only report changes; the table is not kept in
-/// memory in between.
+/// The table of identifiers on disk. A thread of its own changes and writes it, and exists only while there
+/// is something to write: a disk is slow, and so is a large table. Callers only report changes; the table is
+/// not kept in memory in between.
 ///
-/// A failed write, for example on a full disk, is retried: after a second, then with doubling pauses, and at each
-/// `flush`.
+/// A failed write, for example on a full disk, is retried: after a second, then with doubling pauses, and at
+/// each `flush`.
 @safe
 package final class IdentifierStore: @unchecked Sendable {
-    // Sendable: mutable state is touched only with the lock held, and `unwritten` by the thread while it exists.
+    // Sendable: mutable state is touched only with the lock held, and `unwritten` by the thread while it
+    // exists.
 
     /// Why the table cannot be read.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -150,8 +151,8 @@ package final class IdentifierStore: @unchecked Sendable {
         return try Self.read(file).0
     }
 
-    /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the same time
-    /// for any size of the table.
+    /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the
+    /// same time for any size of the table.
     package func record(_ changes: some Sequence<(identifier: String, entry: IdentifierTable.Entry?)>) {
         lock.lock()
         defer { lock.unlock() }

@@ -1,7 +1,7 @@
 /// The owner of each identifier, and the clients that their user has quit: all that outlives a supervisor.
 ///
-/// On disk it is text, so that people can read it: a line with the version, one for each identifier with its uid and
-/// attributes, and a checksum of all that comes before. Any byte that is missing or wrong is noticed.
+/// On disk it is text, so that people can read it: a line with the version, one for each identifier with its
+/// uid and attributes, and a checksum of all that comes before. Any byte that is missing or wrong is noticed.
 ///
 ///     nightbell-identifiers 2
 ///     1000 - org.example.chat
@@ -134,8 +134,8 @@ package struct IdentifierTable: Sendable, Equatable {
         return body + Array("sum \(String(repeating: "0", count: 8 - digits.count))\(digits)\n".utf8)
     }
 
-    /// The lines after the first, without the checksum. It is computed the same way in every version; a later version is
-    /// reported only for a file that is whole.
+    /// The lines after the first, without the checksum. It is computed the same way in every version; a later
+    /// version is reported only for a file that is whole.
     private static func unsealed(_ bytes: [UInt8]) throws(Damage) -> ArraySlice<UInt8> {
         guard bytes.count > 13, sealed(Array(bytes.dropLast(13))) == bytes, bytes.starts(with: magic.utf8),
             let end = bytes.firstIndex(of: UInt8(ascii: "\n")), end < bytes.count - 13

@@ -76,7 +76,8 @@ extension FetchState {
         fetchesOnDay = UInt8(clamping: stored.fetchesOnDay)
     }
 
-    /// The clock may have been moved backwards while no supervisor ran: then its times would be in the future.
+    /// The clock may have been moved backwards while no supervisor ran: then its times would be in the
+    /// future.
     func clamped(to now: Instant) -> FetchState {
         var state = self
         state.lastFetch = lastFetch.map { min($0, now) }

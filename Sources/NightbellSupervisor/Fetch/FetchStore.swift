@@ -3,9 +3,9 @@ import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
 
-/// The file of all clients' fetches: their intervals, scores and learned habits outlive the supervisor and the machine. It is
-/// written by a thread of its own, which exists only while there is something to write, because a disk is slow. Habits
-/// lost with a disk that cannot be written are learned again.
+/// The file of all clients' fetches: their intervals, scores and learned habits outlive the supervisor and
+/// the machine. It is written by a thread of its own, which exists only while there is something to write,
+/// because a disk is slow. Habits lost with a disk that cannot be written are learned again.
 @safe
 final class FetchStore: @unchecked Sendable {
     // Sendable: mutable state is touched only with the lock held.

@@ -10,8 +10,8 @@ package struct MachineLook {
     package let isShort: Bool
 
     /// - Parameters:
-    ///   - processorLimit, memoryLimit: from which share of the last ten seconds on, in percent, processes that had to wait
-    ///     make the processors or the memory short.
+    ///   - processorLimit, memoryLimit: from which share of the last ten seconds on, in percent, processes
+    ///     that had to wait make the processors or the memory short.
     ///   - directory: the kernel's files of pressure, or a test's.
     package init(processorLimit: Double, memoryLimit: Double, directory: String = "/proc/pressure") {
         wallClockOffset = Self.wallClockOffset()

@@ -25,8 +25,9 @@ extension Supervisor {
     /// When the shortage is looked at again; nil: there is none, and a later turn is soon enough.
     var nextLookAtMachine: Instant? { fetchCare.isShort ? fetchCare.nextLook : nil }
 
-    /// Tells the core of local time and of shortages, if any client fetches: at most once a minute, and in turns that there
-    /// are anyway (`SupervisorConfiguration.pressure`). Only while memory or processors are short the timer is set for it.
+    /// Tells the core of local time and of shortages, if any client fetches: at most once a minute, and in
+    /// turns that there are anyway (`SupervisorConfiguration.pressure`). Only while memory or processors are
+    /// short the timer is set for it.
     func lookAtMachine() {
         guard ask({ !$0.fetches.isEmpty }), fetchCare.nextLook.map({ $0 <= now }) ?? true else { return }
         fetchCare.nextLook = now + configuration.pressure.interval

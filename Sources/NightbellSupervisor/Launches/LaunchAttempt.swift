@@ -67,8 +67,8 @@ final class LaunchAttempt {
 
     var reportDescriptor: CInt? { launch?.reportDescriptor }
 
-    /// Whether its program has begun, as far as that is known. For a process that another worker made, only its
-    /// end shows it.
+    /// Whether its program has begun, as far as that is known. For a process that another worker made, only
+    /// its end shows it.
     private(set) var hasRun: Bool
 
     /// The outcome of the launch, returned once; nil if it is not known yet or was returned before.
@@ -84,7 +84,8 @@ final class LaunchAttempt {
     /// When it is killed, after it was asked to end.
     private(set) var killsAt: Instant?
 
-    /// Asks it to end, with the processes that it has started: it may be a program that knows nothing of Nightbell.
+    /// Asks it to end, with the processes that it has started: it may be a program that knows nothing of
+    /// Nightbell.
     ///
     /// - Parameter deadline: when it is killed.
     func terminate(until deadline: Instant) throws(SystemError) {

@@ -19,8 +19,8 @@ struct LaunchRecipe {
 
     /// - Parameters:
     ///   - identity: nil if the client is to run with the supervisor's own identity.
-    ///   - isRecorded: whether a process of this client said that it was started like this itself. Its identity
-    ///     is then that process's, as the kernel tells it.
+    ///   - isRecorded: whether a process of this client said that it was started like this itself. Its
+    ///     identity is then that process's, as the kernel tells it.
     init(_ launch: LaunchSpecification, as identity: ProcessIdentity?, isRecorded: Bool) {
         let content = LaunchSetting.Content(
             isRecorded: isRecorded, program: launch.arguments.first ?? "", directory: launch.directory,
@@ -60,8 +60,8 @@ struct LaunchRecipe {
         return (content, specification)
     }
 
-    /// Replaces its setting by a shared one, with differences if one is near enough. Returns true if there was
-    /// none: its setting now has a number, which has not been recorded yet.
+    /// Replaces its setting by a shared one, with differences if one is near enough. Returns true if there
+    /// was none: its setting now has a number, which has not been recorded yet.
     mutating func share(_ settings: inout LaunchSettings) -> Bool {
         if let (relative, differences) = settings.relative(of: setting) {
             setting = relative
@@ -78,8 +78,8 @@ struct LaunchRecipe {
     /// As it is shown.
     var wire: WireLaunchSpecification { WireLaunchSpecification(specification) }
 
-    /// The order to launch it, without the descriptors to be inherited, and whether a process of this client has
-    /// recorded how it is launched.
+    /// The order to launch it, without the descriptors to be inherited, and whether a process of this client
+    /// has recorded how it is launched.
     func order() throws(SystemError) -> (order: LaunchOrder, isRecorded: Bool) {
         let (content, specification) = decoded
         let identity = if let identity = content.identity { identity } else { try ProcessIdentity.own() }

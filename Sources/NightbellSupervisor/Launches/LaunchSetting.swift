@@ -107,8 +107,8 @@ package struct LaunchSettings {
 
     package init() {}
 
-    /// The setting with the same content; true: there was none, and this one now has a number that has not been
-    /// recorded yet.
+    /// The setting with the same content; true: there was none, and this one now has a number that has not
+    /// been recorded yet.
     package mutating func share(_ setting: LaunchSetting) -> (LaunchSetting, isNew: Bool) {
         if let known = settings[setting.record] { return (known, false) }
         setting.number = nextNumber

@@ -23,8 +23,8 @@ struct LaunchTable: ~Copyable {
     var settings = LaunchSettings()
     /// Clients that are about to reconnect, and are not launched meanwhile.
     var returning = Returning()
-    /// Clients with launched processes that may have ended before they said Hello: messages that they sent are
-    /// handled first.
+    /// Clients with launched processes that may have ended before they said Hello: messages that they sent
+    /// are handled first.
     private var ended: [ClientID] = []
     /// Launched wrapper processes that were there when the process of their client had ended.
     private var wrappers: [(client: ClientID, pid: pid_t)] = []
@@ -88,8 +88,8 @@ struct LaunchTable: ~Copyable {
         wrappers.removeAll { waitpid($0.pid, nil, WNOHANG) != 0 }
     }
 
-    /// Kills those of a client's wrappers that have not ended, with what they have started: another launch follows, and one
-    /// that starts its program again and again would be a second copy.
+    /// Kills those of a client's wrappers that have not ended, with what they have started: another launch
+    /// follows, and one that starts its program again and again would be a second copy.
     mutating func killWrappers(of client: ClientID) { signalWrappers(of: client, SIGKILL) }
 
     /// Asks them to end: the client was quit.
@@ -98,7 +98,8 @@ struct LaunchTable: ~Copyable {
     private mutating func signalWrappers(of client: ClientID, _ number: CInt) {
         guard wrappers.contains(where: { $0.client == client }) else { return }
         reapWrappers(of: client, adding: nil)
-        // They lead their sessions, and so their groups. They are our children, so that no other process has their numbers.
+        // They lead their sessions, and so their groups. They are our children, so that no other process has
+        // their numbers.
         for wrapper in wrappers where wrapper.client == client { kill(-wrapper.pid, number) }
     }
 
@@ -146,7 +147,8 @@ struct LaunchTable: ~Copyable {
             ? [] : attempts.values.filter { $0.killsAt != nil } + leftovers.map(\.attempt)
     }
 
-    /// When the first one is killed that was asked to end; it may have ended since. Stored, because each turn asks.
+    /// When the first one is killed that was asked to end; it may have ended since. Stored, because each turn
+    /// asks.
     private(set) var nextKill: Instant?
 
     mutating func noteAskedToEnd(until deadline: Instant) { nextKill = min(nextKill ?? deadline, deadline) }

@@ -24,7 +24,8 @@ extension RuntimeState.Process {
     }
 }
 
-/// Declared clients with processes that have outlived the previous supervisor: they are not launched for a while.
+/// Declared clients with processes that have outlived the previous supervisor: they are not launched for a
+/// while.
 struct Returning {
     var processes: [ClientIdentifier: RuntimeState.Process] = [:]
     /// When the missing ones are launched; nil: that time is over.
@@ -36,8 +37,8 @@ struct Returning {
 
 /// Launches declared clients without starting a second process for any.
 extension Supervisor {
-    /// Called once, when the supervisor begins to serve. Clients with a process that has outlived the last supervisor
-    /// reconnect by themselves, and have some time for it.
+    /// Called once, when the supervisor begins to serve. Clients with a process that has outlived the last
+    /// supervisor reconnect by themselves, and have some time for it.
     func launchDeclared() {
         for declaration in configuration.declarations where declaration.startsWithSupervisor {
             guard let problem = declaration.launch.problem else { continue }

@@ -77,8 +77,8 @@ extension Supervisor {
         feed(.launch(declaration.registration, isRequested ? key : nil), &context)
     }
 
-    /// The identifier of a declared client belongs to the user that it is declared for, even if another was the first to use
-    /// it.
+    /// The identifier of a declared client belongs to the user that it is declared for, even if another was
+    /// the first to use it.
     ///
     /// - Returns: why that has to wait.
     func reserve(_ declaration: Declaration) -> String? {
@@ -283,7 +283,8 @@ extension Supervisor {
 
     // MARK: The new process
 
-    /// Why a newcomer with this identifier is refused; if another process is being launched as this client, names its pid.
+    /// Why a newcomer with this identifier is refused; if another process is being launched as this client,
+    /// names its pid.
     func error(_ refusal: Refusal, to newcomer: String?) -> WireError {
         guard refusal == .identifierInUse, let name = newcomer,
             let client = ClientIdentifier(name).flatMap({ supervision.client(named: $0) }),
@@ -303,9 +304,9 @@ extension Supervisor {
         return client
     }
 
-    /// The launch in progress that the process of this connection came from: it was launched itself, is in the session that
-    /// the launched process leads, as a program started by a shell is, or descends from it in a session of its own, as one
-    /// started by `script` does.
+    /// The launch in progress that the process of this connection came from: it was launched itself, is in
+    /// the session that the launched process leads, as a program started by a shell is, or descends from it
+    /// in a session of its own, as one started by `script` does.
     private func launch(of connection: Connection) -> (client: ClientID, isItself: Bool)? {
         let (pid, user) = (connection.credentials.pid, connection.credentials.uid)
         if let client = connection.launched, launches.attempt(of: client) != nil { return (client, true) }
@@ -321,8 +322,8 @@ extension Supervisor {
         return (client, false)
     }
 
-    /// The identifier that a process was assigned, whatever it says itself; nil: none. The launch counts first,
-    /// then the user's choice (`nightbell run --identifier`).
+    /// The identifier that a process was assigned, whatever it says itself; nil: none. The launch counts
+    /// first, then the user's choice (`nightbell run --identifier`).
     func assignedIdentifier(_ hello: WireHello, _ connection: Connection) -> String? {
         let launch = launch(of: connection)
         if let launch, launch.isItself { return identifier(of: launch.client) }

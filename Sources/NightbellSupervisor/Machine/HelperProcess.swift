@@ -16,8 +16,8 @@ final class HelperProcess {
     let number: UInt64
     let startedAt: Instant
 
-    /// Starts the program, which has the other end of the connection as its descriptor 3, and the listener as its
-    /// descriptor 4.
+    /// Starts the program, which has the other end of the connection as its descriptor 3, and the listener as
+    /// its descriptor 4.
     ///
     /// - Parameter tokens: of the connection, and of the end of the process.
     init(

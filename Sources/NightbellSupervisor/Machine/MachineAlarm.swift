@@ -2,7 +2,8 @@ import LinuxSystem
 import Logging
 import NightbellCore
 
-/// Wakes the machine from its sleep for the next keep-alive handler. The timer of the loop begins the turn then.
+/// Wakes the machine from its sleep for the next keep-alive handler. The timer of the loop begins the turn
+/// then.
 struct MachineAlarm: ~Copyable {
     /// nil: no keep-alive has needed it yet, or it is impossible.
     private var timer: TimerDescriptor?
@@ -39,7 +40,8 @@ struct MachineAlarm: ~Copyable {
 }
 
 extension Supervisor {
-    /// The machine wakes from its sleep for keep-alive handlers; those inside their windows then run together.
+    /// The machine wakes from its sleep for keep-alive handlers; those inside their windows then run
+    /// together.
     func setAlarm() {
         let next = ask { core in core.nextKeepAlive.map { $0 - core.machineSlept } }
         if let problem = alarm.set(next.map { $0 + .nanoseconds(clocks.nanosecondsSlept) }) {

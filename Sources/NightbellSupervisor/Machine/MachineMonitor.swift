@@ -11,10 +11,11 @@ enum MonitorID: Hashable {
     case session(UserID)
 }
 
-/// The process that observes the machine, or a user's session: whether it runs, and what its sources have said.
+/// The process that observes the machine, or a user's session: whether it runs, and what its sources have
+/// said.
 ///
-/// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a pause, and nothing
-/// but its facts is missing.
+/// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a
+/// pause, and nothing but its facts is missing.
 struct MachineMonitor {
     /// A source, as it has described itself.
     struct Source: Equatable {

@@ -16,8 +16,8 @@ package struct MonitorProgram: Sendable, Equatable {
         self.environment = environment
     }
 
-    /// The same program for a user's session. PipeWire and the session's bus talk to processes of that user alone, so it
-    /// becomes that user; nil: it cannot.
+    /// The same program for a user's session. PipeWire and the session's bus talk to processes of that user
+    /// alone, so it becomes that user; nil: it cannot.
     func session(of user: uid_t) -> MonitorProgram? {
         var program = self
         program.identity = nil

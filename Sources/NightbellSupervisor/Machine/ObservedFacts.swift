@@ -36,7 +36,8 @@ extension Fact {
 }
 
 extension WireMonitorReport {
-    /// Whether what it says of subjects is as short as the schema promises: clients' records and wakes have room for that.
+    /// Whether what it says of subjects is as short as the schema promises: clients' records and wakes have
+    /// room for that.
     var isWithinLimits: Bool {
         switch fact {
         case .value(let value): value.value.count <= Occurrence.longestValue

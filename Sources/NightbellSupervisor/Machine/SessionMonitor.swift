@@ -10,8 +10,8 @@ struct SessionMonitor {
     var monitor = MachineMonitor()
     /// nil: nothing is known.
     var media: WireMonitorReport.Audio?
-    /// The clients that each reported process belongs to; none, if it belongs to none. A process that has been found is not
-    /// looked for again: its parent may have ended.
+    /// The clients that each reported process belongs to; none, if it belongs to none. A process that has
+    /// been found is not looked for again: its parent may have ended.
     var clients: [UInt32: [ClientID]] = [:]
     /// Reported processes that are still to be looked for.
     var unknown: [UInt32] = []
@@ -58,7 +58,8 @@ struct SessionMonitor {
 
 /// Media in the sessions of users.
 ///
-/// Each session has a monitor of its own, which runs as its user: no peer in it can reach, or delay, anything of another user's.
+/// Each session has a monitor of its own, which runs as its user: no peer in it can reach, or delay, anything
+/// of another user's.
 extension Supervisor {
     func superviseSessions() {
         let isNeeded = !supervision.isStopping && ask { !$0.mediaUsers.isEmpty }
@@ -152,7 +153,8 @@ extension Supervisor {
         }
     }
 
-    /// The clients of a user that a process belongs to: it is their process, a descendant, or in their cgroup.
+    /// The clients of a user that a process belongs to: it is their process, a descendant, or in their
+    /// cgroup.
     private func clients(of process: pid_t, of user: UserID) -> [ClientID] {
         let found = ProcFS.firstOfAncestry(of: process) { ancestor in
             let clients = connections.clients(in: ancestor).filter { supervision.user(of: $0) == user }

@@ -6,8 +6,8 @@ import SwiftProtobuf
 
 /// Starting, asking and replacing the processes that observe the machine and sessions.
 extension Supervisor {
-    /// Starts the monitors when a client needs them, asks them for what is needed now, and ends them when none does. With
-    /// nothing to do this costs two comparisons.
+    /// Starts the monitors when a client needs them, asks them for what is needed now, and ends them when
+    /// none does. With nothing to do this costs two comparisons.
     func superviseMonitor() {
         supervision.updateDemand()
         superviseSessions()
@@ -56,8 +56,9 @@ extension Supervisor {
         }
     }
 
-    /// Has a monitor that has been silent for long say something: it may hang. That is done in turns that have another reason;
-    /// only facts that something is held up by have their own, because nothing else may happen until they change.
+    /// Has a monitor that has been silent for long say something: it may hang. That is done in turns that
+    /// have another reason; only facts that something is held up by have their own, because nothing else may
+    /// happen until they change.
     private func checkMonitor(_ id: MonitorID, _ process: HelperProcess) {
         guard self[id].mustReadBy == nil else { return }
         let due = self[id].heardAt + configuration.monitorSilence
@@ -71,7 +72,8 @@ extension Supervisor {
         _ = process.send(self[id].demand)
     }
 
-    /// Whether a client is kept awake, or the machine, or work is put off, because of what the monitor has said last.
+    /// Whether a client is kept awake, or the machine, or work is put off, because of what the monitor has
+    /// said last.
     private func holdsSomethingUp(_ id: MonitorID) -> Bool {
         switch id {
         case .machine: supervision.machine.isSleepImminent || supervision.machine.network?.isUp == false
@@ -99,8 +101,8 @@ extension Supervisor {
         guard let end = self[id].idleUntil else {
             self[id].idleUntil = now + MachineMonitor.idleTime
             self[id].mustReadBy = nil
-            // For no client the machine's sleep is delayed, or its location asked for; and a client that observes again is
-            // told what changes after that.
+            // For no client the machine's sleep is delayed, or its location asked for; and a client that
+            // observes again is told what changes after that.
             guard !self[id].demand.sources.isEmpty else { return }
             self[id].demand = .with { $0.number = self[id].demand.number }
             self[id].observed = ObservationDemand()
@@ -129,7 +131,8 @@ extension Supervisor {
         endingMonitors.removeAll()
     }
 
-    /// The end of a turn has changed what is asked of the monitor: clients have finished what they do before a sleep.
+    /// The end of a turn has changed what is asked of the monitor: clients have finished what they do before
+    /// a sleep.
     var isDemandOutdated: Bool {
         guard monitor.process != nil, !monitor.needs.isEmpty, monitor.demandHeldUntil == nil,
             !supervision.isStopping

@@ -3,8 +3,8 @@ import NightbellCore
 
 /// The inspection of a client's sockets after a change of the network.
 struct PathInspectionProgress {
-    /// Sockets are inspected from the last to the first, because the last one takes the place of one that is released. nil: it
-    /// has not begun.
+    /// Sockets are inspected from the last to the first, because the last one takes the place of one that is
+    /// released. nil: it has not begun.
     var next: Int?
     var broken: [BrokenPath] = []
 }

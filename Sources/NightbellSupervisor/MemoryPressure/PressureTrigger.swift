@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 import LinuxSystem
 
-/// Reports when processes had to wait for memory (pressure stall information, Linux 5.2): a kernel trigger, as a
-/// descriptor for an event loop.
+/// Reports when processes had to wait for memory (pressure stall information, Linux 5.2): a kernel trigger,
+/// as a descriptor for an event loop.
 ///
 /// It fires at most once in a window, when the time lost within it reaches a threshold.
 package struct PressureTrigger: ~Copyable, Sendable {
@@ -53,8 +53,8 @@ package struct PressureTrigger: ~Copyable, Sendable {
     package static let machineFile = "/proc/pressure/memory"
 
     private let trigger: OwnedDescriptor
-    /// The trigger reports an exceptional condition, while its other conditions are always true: an epoll set with only
-    /// this condition is readable when it holds, as event loops expect.
+    /// The trigger reports an exceptional condition, while its other conditions are always true: an epoll set
+    /// with only this condition is readable when it holds, as event loops expect.
     private let event: OwnedDescriptor
 
     /// - Parameter path: `machineFile`, or `memory.pressure` of a cgroup.

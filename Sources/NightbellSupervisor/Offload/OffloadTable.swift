@@ -38,8 +38,8 @@ struct OffloadedSocket: Sendable {
         profile = try Profile(settings, over: transport)
     }
 
-    /// Inspects the input while the owner sleeps, and handles the noise. One call for everything that is to be known of the
-    /// socket: each access of its own would copy the profile.
+    /// Inspects the input while the owner sleeps, and handles the noise. One call for everything that is to
+    /// be known of the socket: each access of its own would copy the profile.
     ///
     /// - Parameter ready: all that the kernel has reported since the last inspection; nil: that is not known.
     /// - Returns: nil: the profile is not in effect.
@@ -57,7 +57,8 @@ struct OffloadedSocket: Sendable {
     private mutating func inspect(
         _ descriptor: CInt, _ ready: Ready?, _ allowance: Int, _ engine: inout OffloadEngine
     ) -> InspectionResult {
-        // The kernel reports each arrival: a socket that had no mark has none as long as no urgent data is reported.
+        // The kernel reports each arrival: a socket that had no mark has none as long as no urgent data is
+        // reported.
         mayHaveMark = mayHaveMark || ready?.hasUrgentData ?? true
         let inspection = engine.inspect(
             descriptor, &profile, peer: peer, isLocal: isLocal, allowance: allowance,

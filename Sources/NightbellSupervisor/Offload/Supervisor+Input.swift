@@ -2,10 +2,11 @@ import EventLoop
 import LinuxSystem
 import NightbellCore
 
-/// Handles the input of sockets with a profile that arrives together in one pass: the core's changes are persisted once.
+/// Handles the input of sockets with a profile that arrives together in one pass: the core's changes are
+/// persisted once.
 extension Supervisor {
-    /// A turn inspects the input of this many sockets, for at most this long beside the first ones, before it serves
-    /// connections. The rest waits for its users' turns.
+    /// A turn inspects the input of this many sockets, for at most this long beside the first ones, before it
+    /// serves connections. The rest waits for its users' turns.
     static let inspectionsAtOnce = 256
     /// In nanoseconds.
     private static let timeForInput: Int64 = 200_000

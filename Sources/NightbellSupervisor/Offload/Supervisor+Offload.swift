@@ -61,8 +61,8 @@ extension Supervisor {
 
     /// Takes the state that owners delegate before they are stopped.
     ///
-    /// - Returns: an error if any of it is invalid; none of it is taken then. An owner with a profile that did not
-    ///   get the state it needs would sleep through traffic that should wake it.
+    /// - Returns: an error if any of it is invalid; none of it is taken then. An owner with a profile that
+    ///   did not get the state it needs would sleep through traffic that should wake it.
     func takeDelegated(_ delegated: [WireDelegatedState], from client: ClientID) -> WireError? {
         var taken: [(SocketToken, DelegatedValues)] = []
         for wire in delegated {

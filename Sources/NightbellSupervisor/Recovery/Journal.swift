@@ -4,10 +4,10 @@ import NightbellCore
 
 /// Everything that must outlive this process is written through here before it is acknowledged.
 ///
-/// Small values that change often are stored in the shared state, at once and without a system call. Descriptors and texts
-/// are collected in packets for the keeper, which leave before the next message to a client, before a launched program
-/// may run, and at the end of a turn: a death can lose the last of them, and not those of the shared state. Nothing
-/// here is ever awaited. Confined to the loop's thread.
+/// Small values that change often are stored in the shared state, at once and without a system call.
+/// Descriptors and texts are collected in packets for the keeper, which leave before the next message to a
+/// client, before a launched program may run, and at the end of a turn: a death can lose the last of them,
+/// and not those of the shared state. Nothing here is ever awaited. Confined to the loop's thread.
 final class Journal {
     let link: KeeperLink
     let sharedState: SharedStateTable

@@ -3,7 +3,8 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// The kinds of records that the supervisor stores in the keeper. No number can be used twice: that does not compile.
+/// The kinds of records that the supervisor stores in the keeper. No number can be used twice: that does not
+/// compile.
 enum RecordKind: UInt8 {
     case clients = 16
     case tasks = 17

@@ -13,7 +13,8 @@ struct RecoveryResult {
     var ended: [(ClientID, Ending)] = []
 }
 
-/// Recovers one client after the other: with its connection, without a process, or while it is being launched.
+/// Recovers one client after the other: with its connection, without a process, or while it is being
+/// launched.
 extension Supervisor {
     func restoreClient(
         _ client: ClientID, _ record: ClientRecordBytes, _ store: inout RecordStore,
@@ -113,8 +114,8 @@ extension Supervisor {
         }
     }
 
-    /// A lack of descriptors or memory says nothing about a client. The keeper still has everything: another worker
-    /// tries again, later and later.
+    /// A lack of descriptors or memory says nothing about a client. The keeper still has everything: another
+    /// worker tries again, later and later.
     private func exitIfOutOfResources(_ error: any Error) {
         guard let error = error as? SystemError,
             [EMFILE, ENFILE, ENOMEM, ENOBUFS, ENOSPC].contains(error.code)

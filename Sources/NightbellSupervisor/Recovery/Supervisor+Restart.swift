@@ -87,8 +87,8 @@ extension Supervisor {
         }
     }
 
-    /// Tells the keeper that this worker serves, or could serve: then it waits until the previous one is gone.
-    /// False: it is not needed.
+    /// Tells the keeper that this worker serves, or could serve: then it waits until the previous one is
+    /// gone. False: it is not needed.
     nonisolated func announce(to link: KeeperLink?) -> Bool {
         guard let link else { return true }
         link.send(.ready)
@@ -166,8 +166,8 @@ extension Supervisor {
         reportEnds(result)
     }
 
-    /// The previous worker may have died before the keeper had heard that it had parked a client: its record still is
-    /// that of a process which has ended. One that was quit then is gone by now.
+    /// The previous worker may have died before the keeper had heard that it had parked a client: its record
+    /// still is that of a process which has ended. One that was quit then is gone by now.
     private func makeDormantAgain(
         _ records: Journal.Records, except forgotten: Set<ClientID>, _ result: inout RecoveryResult
     ) {

@@ -29,12 +29,13 @@ struct TransferCare {
     }
 }
 
-/// Starting and replacing the processes that move files for users, and learning from them which clients have to be woken.
+/// Starting and replacing the processes that move files for users, and learning from them which clients have
+/// to be woken.
 extension Supervisor {
     // MARK: Services
 
-    /// Where the clients of a user find its transfer process; nil: it has none. Root transfers nothing, and only root can start
-    /// the processes of others.
+    /// Where the clients of a user find its transfer process; nil: it has none. Root transfers nothing, and
+    /// only root can start the processes of others.
     func transferSocket(of user: UserID) -> String? {
         let own = geteuid()
         guard configuration.transfers != nil, configuration.stateDirectory != nil,
@@ -110,7 +111,8 @@ extension Supervisor {
         _ = try systemCall("chmod \(path)") { unsafe chmod(path, mode | 0o011) }
     }
 
-    /// The first turn: processes that the last worker had started have ended with it, and so have its sockets.
+    /// The first turn: processes that the last worker had started have ended with it, and so have its
+    /// sockets.
     func resumeTransfers() {
         guard configuration.transfers != nil, let state = configuration.stateDirectory else { return }
         let names = (try? SmallFile.names(in: state + "/transfers")) ?? []

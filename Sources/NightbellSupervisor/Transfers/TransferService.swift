@@ -7,7 +7,8 @@ import TransferWire
 /// The meaning of a `WatchToken` of the kind `transfers`.
 struct TransferToken {
     enum Subject: UInt64 {
-        /// The socket on which the process serves clients. Its number is that of the service, and else of the process.
+        /// The socket on which the process serves clients. Its number is that of the service, and else of the
+        /// process.
         case listener
         case connection
         case exit
@@ -32,8 +33,9 @@ struct TransferToken {
 
 /// The process that moves a user's files, and the socket on which it serves the user's clients.
 ///
-/// The supervisor holds the socket. It starts the process when a client connects, and when a store has something to do; the
-/// process ends when it is idle. It may die, hang or send nonsense: then it is replaced after a pause.
+/// The supervisor holds the socket. It starts the process when a client connects, and when a store has
+/// something to do; the process ends when it is idle. It may die, hang or send nonsense: then it is replaced
+/// after a pause.
 final class TransferService {
     let user: UserID
     let number: UInt64

@@ -43,7 +43,8 @@ final class EarlyWaker {
     /// Wakes the owner of the socket that this event is about, if it sleeps and may be woken this way. The
     /// suspender does not know of it yet: see `hasThawed`.
     ///
-    /// - Returns: whether a sleeper was to be woken; also true if the thaw failed, which `hasThawed` tells apart.
+    /// - Returns: whether a sleeper was to be woken; also true if the thaw failed, which `hasThawed` tells
+    ///   apart.
     func wake(_ ready: Ready) -> Bool {
         guard let owner = WatchToken(rawValue: ready.token).owner, owner < capacity else { return false }
         let sleeper = unsafe sleepers + Int(owner)
@@ -61,8 +62,8 @@ final class EarlyWaker {
 
     // MARK: Sleepers
 
-    /// From now on its sockets may thaw this client, until `clear` or `remove`. Call one of them before `thaw`
-    /// becomes invalid.
+    /// From now on its sockets may thaw this client, until `clear` or `remove`. Call one of them before
+    /// `thaw` becomes invalid.
     func set(_ slot: UInt32, epoch: UInt64, thaw: QuickThaw) {
         guard slot < capacity else { return }
         unsafe sleepers[Int(slot)].epoch = epoch
@@ -77,8 +78,8 @@ final class EarlyWaker {
         unsafe sleepers[Int(slot)].isThawed = false
     }
 
-    /// Whether a socket has thawed it and the core is about to be told, or has been told in this turn. Tell the
-    /// suspender first (`markThawed`), or it takes the client for stopped.
+    /// Whether a socket has thawed it and the core is about to be told, or has been told in this turn. Tell
+    /// the suspender first (`markThawed`), or it takes the client for stopped.
     func hasThawed(_ slot: UInt32) -> Bool { unsafe slot < capacity && sleepers[Int(slot)].isThawed }
 
     // MARK: Clients

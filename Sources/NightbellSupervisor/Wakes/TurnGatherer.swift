@@ -20,8 +20,8 @@ struct TurnGatherer {
     /// The longest time for which turns are given portions, in nanoseconds.
     private static let longestBehind: Int64 = 50_000_000
 
-    /// Waits for an event, and in a wake burst for its end. Only wakes prolong that wait: other events would be
-    /// answers of clients that were told already, while further wakes arrive.
+    /// Waits for an event, and in a wake burst for its end. Only wakes prolong that wait: other events would
+    /// be answers of clients that were told already, while further wakes arrive.
     ///
     /// - Returns: whether the next turn gets all events; otherwise it gets a portion of the wakes only.
     mutating func gather(_ loop: LoopExecutor) throws(LoopError) -> Bool {
@@ -59,8 +59,8 @@ struct TurnGatherer {
         return hasWaited
     }
 
-    /// Whether more clients were thawed than the next turn may be told of. Limited in time, however many wakes
-    /// arrive.
+    /// Whether more clients were thawed than the next turn may be told of. Limited in time, however many
+    /// wakes arrive.
     private mutating func fallsBehind(_ loop: LoopExecutor) -> Bool {
         guard loop.handledEarlyCount > Self.portion else {
             behindSince = nil
@@ -78,9 +78,10 @@ extension LoopExecutor {
     /// Runs the loop until `stop`, inside of `own`.
     ///
     /// - Parameters:
-    ///   - early: called with the event of each parked socket as soon as it is known. True: its owner was thawed.
-    ///   - turn: called with the events since the last turn, if there are any. If it is not whole, it has a portion of the
-    ///     wakes and nothing else.
+    ///   - early: called with the event of each parked socket as soon as it is known. True: its owner was
+    ///     thawed.
+    ///   - turn: called with the events since the last turn, if there are any. If it is not whole, it has a
+    ///     portion of the wakes and nothing else.
     package func runTurns(
         early: @escaping (_ ready: Ready) -> Bool, turn: (_ batch: [Ready], _ isWhole: Bool) -> Void
     ) throws(LoopError) {

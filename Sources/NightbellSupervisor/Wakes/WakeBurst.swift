@@ -1,5 +1,5 @@
-/// Delays the turn while a burst of wakes is still arriving: a turn's work for each wake would delay the early
-/// thaw of the next ones, and takes the processors that the thawed clients need.
+/// Delays the turn while a burst of wakes is still arriving: a turn's work for each wake would delay the
+/// early thaw of the next ones, and takes the processors that the thawed clients need.
 ///
 /// A lone wake is not delayed. All times are in nanoseconds, of one clock.
 package struct WakeBurst {

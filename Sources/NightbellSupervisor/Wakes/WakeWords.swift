@@ -1,7 +1,7 @@
 package import LinuxSystem
 
-/// The wake words of all clients, in pages of shared memory. A page holds one uid's clients only, because every
-/// client with a word in it sees the whole page.
+/// The wake words of all clients, in pages of shared memory. A page holds one uid's clients only, because
+/// every client with a word in it sees the whole page.
 package struct WakeWords: ~Copyable {
     /// Where a client's word is.
     package struct Place: Sendable {

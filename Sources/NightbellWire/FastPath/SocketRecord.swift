@@ -1,5 +1,5 @@
-/// Encodes and decodes a `StoredSocket` by hand, because there may be many thousands: with the general decoder the
-/// recovery of 5,000 sockets takes a fifth longer. The bytes are the same.
+/// Encodes and decodes a `StoredSocket` by hand, because there may be many thousands: with the general
+/// decoder the recovery of 5,000 sockets takes a fifth longer. The bytes are the same.
 package struct SocketRecord: Equatable {
     package var owner: UInt64 = 0
     package var tag = StoredSocket.Tag.unspecified

@@ -1,5 +1,5 @@
-/// Adds credentials to requests. Remembers the last challenge, so that later requests carry credentials at once
-/// and are not challenged again as long as the server accepts the nonce.
+/// Adds credentials to requests. Remembers the last challenge, so that later requests carry credentials at
+/// once and are not challenged again as long as the server accepts the nonce.
 public struct DigestClient: Sendable {
     private let username: String
     private let password: String
@@ -24,8 +24,8 @@ public struct DigestClient: Sendable {
         request.headers[isProxy ? .proxyAuthorization : .authorization] = credentials.headerValue
     }
 
-    /// Takes the challenge out of a 401 or 407. False: trying again would not help, because there is no challenge
-    /// this library can answer, or because the server refuses the credentials of `request`.
+    /// Takes the challenge out of a 401 or 407. False: trying again would not help, because there is no
+    /// challenge this library can answer, or because the server refuses the credentials of `request`.
     public mutating func accept(_ response: SIPMessage, to request: SIPMessage) -> Bool {
         let isProxy = response.status == 407
         let challenges = response.headers.all(isProxy ? .proxyAuthenticate : .wwwAuthenticate)

@@ -79,8 +79,8 @@ public struct SIPHeaders: Sendable, Equatable, ExpressibleByDictionaryLiteral {
         fields.filter { $0.name == name }.map(\.value)
     }
 
-    /// All values of a header that may be a list, whether on one line or on several. Only for the headers with a
-    /// grammar that allows it: not for `WWW-Authenticate`, `Date` and the like.
+    /// All values of a header that may be a list, whether on one line or on several. Only for the headers
+    /// with a grammar that allows it: not for `WWW-Authenticate`, `Date` and the like.
     public func list(_ name: SIPHeaderName) -> [String] {
         all(name).flatMap { splitList($0) }
     }
@@ -108,7 +108,8 @@ func splitList(_ value: String) -> [String] {
     split(value, at: UInt8(ascii: ","))
 }
 
-/// Splits at `separator`, except in quoted strings and angle brackets. Pieces are trimmed; empty ones dropped.
+/// Splits at `separator`, except in quoted strings and angle brackets. Pieces are trimmed; empty ones
+/// dropped.
 func split(_ value: String, at separator: UInt8) -> [String] {
     var pieces: [String] = []
     var piece: [UInt8] = []

@@ -1,9 +1,9 @@
 /// A registrar and proxy for one domain: the demo's replacement for a real SIP server.
 ///
-/// The proxy is stateless (RFC 3261 §16.11) and stays on the way of every call by `Record-Route`. Its own `Via`
-/// and `Record-Route` hold the flows that messages have to go back and forth on, so it remembers nothing but
-/// bindings. (On an open network these would have to be signed: RFC 5626 §5.2.) No I/O, no clock: a message
-/// comes in on a flow, messages for flows come out.
+/// The proxy is stateless (RFC 3261 §16.11) and stays on the way of every call by `Record-Route`. Its own
+/// `Via` and `Record-Route` hold the flows that messages have to go back and forth on, so it remembers
+/// nothing but bindings. (On an open network these would have to be signed: RFC 5626 §5.2.) No I/O, no clock:
+/// a message comes in on a flow, messages for flows come out.
 public struct ProxyServer: Sendable {
     public struct Output: Sendable, Equatable {
         public var flow: FlowID

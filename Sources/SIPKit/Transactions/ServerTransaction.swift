@@ -57,7 +57,8 @@ struct ServerTransaction: Sendable {
         }
     }
 
-    /// An ACK with the branch of the INVITE has come. True: it is for a 2xx, and the user of the transaction needs it.
+    /// An ACK with the branch of the INVITE has come. True: it is for a 2xx, and the user of the transaction
+    /// needs it.
     mutating func receiveAcknowledgement(at now: ContinuousClock.Instant) -> Bool {
         switch state {
         case .completed:

@@ -110,7 +110,8 @@ extension UserAgent {
         return handleSends(outputs)
     }
 
-    /// A call was checked. It is over if the other side knows nothing of it, or nothing has answered (RFC 3261 §12.2.1.2).
+    /// A call was checked. It is over if the other side knows nothing of it, or nothing has answered (RFC
+    /// 3261 §12.2.1.2).
     ///
     /// - Parameter status: of the answer; nil: there was none.
     /// - Returns: nil if that was no check of a call.

@@ -87,7 +87,8 @@ public struct UserAgent: Sendable {
         return hangUp(at: now)
     }
 
-    /// Makes, refreshes or removes the registration. While one is under way, only a removal counts: it follows.
+    /// Makes, refreshes or removes the registration. While one is under way, only a removal counts: it
+    /// follows.
     public mutating func register(removing: Bool = false, at now: ContinuousClock.Instant) -> [Action] {
         guard registering == nil else {
             removesNext = removesNext || removing

@@ -1,8 +1,8 @@
 package import NightbellCore
 
-/// A small world around a core, for the rules of fetches alone: clients that fetch, complete it or do not, are opened, crash and
-/// are quit, a network that goes down, and a supervisor that dies between two turns. `FetchWorld` measures how good the
-/// moments are; this finds mistakes.
+/// A small world around a core, for the rules of fetches alone: clients that fetch, complete it or do not,
+/// are opened, crash and are quit, a network that goes down, and a supervisor that dies between two turns.
+/// `FetchWorld` measures how good the moments are; this finds mistakes.
 package struct FetchLife: ~Copyable {
     /// The first violated rule.
     package private(set) var violation: Violation?

@@ -1,6 +1,7 @@
 import NightbellCore
 
-/// The scheduler of fetches on a machine with many clients, for days of their persons' lives: how often it was right.
+/// The scheduler of fetches on a machine with many clients, for days of their persons' lives: how often it
+/// was right.
 package struct FetchWorld: ~Copyable {
     /// How clients are fetched.
     package enum Policy: Sendable {

@@ -1,7 +1,7 @@
 /// A person with habits, drawn from a seed: when a client is opened, day by day.
 ///
-/// The scheduler is not told of any of this. Hours are normally distributed around habitual ones, some of which are skipped;
-/// other openings have no pattern at all.
+/// The scheduler is not told of any of this. Hours are normally distributed around habitual ones, some of
+/// which are skipped; other openings have no pattern at all.
 struct Person {
     enum Kind: CaseIterable {
         /// Hours with a standard deviation of 10 to 20 minutes.

@@ -1,8 +1,8 @@
 package import NightbellCore
 
-/// A small world around a core, for the rules of observations alone: clients that observe the machine's location, accessories,
-/// Bluetooth and transfers, fall asleep, crash and are quit; devices that come and go, sources that know nothing, and a supervisor that
-/// dies, also before it has told what it knows.
+/// A small world around a core, for the rules of observations alone: clients that observe the machine's
+/// location, accessories, Bluetooth and transfers, fall asleep, crash and are quit; devices that come and go,
+/// sources that know nothing, and a supervisor that dies, also before it has told what it knows.
 package struct ObservationLife: ~Copyable {
     /// The first violated rule.
     package private(set) var violation: Violation?
@@ -358,7 +358,8 @@ package struct ObservationLife: ~Copyable {
 
     // MARK: Death
 
-    /// The supervisor dies, between two turns or before it has done what it has decided, and another takes over.
+    /// The supervisor dies, between two turns or before it has done what it has decided, and another takes
+    /// over.
     mutating func die() {
         coverage.deaths += 1
         for client in clients where client.watches.values.contains(where: { $0.untold != nil }) {

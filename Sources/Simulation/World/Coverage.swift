@@ -24,11 +24,12 @@ package struct Coverage: Sendable, Equatable {
     package var noise: UInt64 = 0
     package var floods: UInt64 = 0
     package var unanswered: UInt64 = 0
-    /// Pings that are handled for clients without a process, and sockets that had to be reported to such clients.
+    /// Pings that are handled for clients without a process, and sockets that had to be reported to such
+    /// clients.
     package var parkedOffloads: UInt64 = 0
     package var foundForAbsent: UInt64 = 0
-    /// Networks that clients had to be told of, sockets that cannot work over them, handlers that run before the machine
-    /// sleeps, and launches that wait for a user.
+    /// Networks that clients had to be told of, sockets that cannot work over them, handlers that run before
+    /// the machine sleeps, and launches that wait for a user.
     package var networks: UInt64 = 0
     package var pathsLost: UInt64 = 0
     package var runsBeforeSleep: UInt64 = 0

@@ -1,6 +1,7 @@
 import NightbellCore
 
-/// The correct answer to each request, from the rules: a refusal has a reason, and a request without one is granted.
+/// The correct answer to each request, from the rules: a refusal has a reason, and a request without one is
+/// granted.
 extension World {
     /// A request, with the state before it was handled.
     struct Asked {
@@ -103,7 +104,8 @@ extension World {
         }
         guard !client.isBeingEnded else { return answer == .backgroundTask(nil) }
         if core.isStopping, answer == .backgroundTask(nil) { return true }
-        // No task is granted to a client that could not be warned of the end of its time with the whole notice.
+        // No task is granted to a client that could not be warned of the end of its time with the whole
+        // notice.
         let notice = settings.budgets.expirationNotice
         if let clock = client.clock, clock.isWarned || now >= clock.until - notice, !core.isStopping {
             return answer == .backgroundTask(nil)

@@ -114,7 +114,8 @@ extension World {
         }
     }
 
-    /// The warning, and then the end, come when they are due: one that becomes due within a turn may wait for the next turn.
+    /// The warning, and then the end, come when they are due: one that becomes due within a turn may wait for
+    /// the next turn.
     private mutating func checkClock(_ client: SimulatedClient) {
         guard let clock = client.clock, !client.tasks.isEmpty, client.isInBackground else {
             return client.dueSince = nil

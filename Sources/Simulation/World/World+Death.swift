@@ -169,7 +169,8 @@ extension World {
         client.toRepeat.append(.init(message: message, request: key.request, isUnread: isUnread))
     }
 
-    /// Once a client runs and is told of the restart, it repeats its unanswered requests before it sends anything new.
+    /// Once a client runs and is told of the restart, it repeats its unanswered requests before it sends
+    /// anything new.
     mutating func repeatRequests(_ client: SimulatedClient) {
         guard client.isHeard, !client.isKilled, !client.toRepeat.isEmpty || client.isToRejoin
         else { return }

@@ -165,8 +165,8 @@ extension World {
         }
     }
 
-    /// It was thawed in this turn, and is told of its wake in this turn: a socket that fires now belongs to that wake or to
-    /// another one.
+    /// It was thawed in this turn, and is told of its wake in this turn: a socket that fires now belongs to
+    /// that wake or to another one.
     func hasBeenWoken(_ client: SimulatedClient) -> Bool {
         [client.wokenAtStep, client.toldAtStep].contains(steps) && core.state(of: client.id) == .background
     }
@@ -328,8 +328,8 @@ extension World {
         client.lingerUntil = max(client.lingerUntil, now + client.traffic.linger(settings.wakes))
     }
 
-    /// A client that was stopped, or being stopped, runs again or ends; returns whether it must be ended for too many
-    /// wakes.
+    /// A client that was stopped, or being stopped, runs again or ends; returns whether it must be ended for
+    /// too many wakes.
     @discardableResult
     mutating func endSleep(_ client: SimulatedClient, isEnd: Bool) -> Bool {
         defer {

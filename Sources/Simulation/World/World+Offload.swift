@@ -177,7 +177,8 @@ extension World {
         }
     }
 
-    /// Its owner is woken, or launched if it has no process, and told of the socket and of conditions unknown to the kernel.
+    /// Its owner is woken, or launched if it has no process, and told of the socket and of conditions unknown
+    /// to the kernel.
     private mutating func mustTell(_ socket: SimulatedSocket, _ found: Conditions) {
         let client = socket.owner
         guard !client.isKilled else { return }

@@ -32,7 +32,8 @@ extension World {
         return client
     }
 
-    /// At its limit of identifiers, a uid that registers a new one loses the one that it has not used for the longest time.
+    /// At its limit of identifiers, a uid that registers a new one loses the one that it has not used for the
+    /// longest time.
     private mutating func own(_ registration: Registration) {
         let user = registration.user
         if let owner = owners[registration.identifier] {

@@ -1,12 +1,12 @@
 package import NightbellCore
 
 /// A small world around a core, all of it drawn from one seed: clients that behave well, badly or not at all,
-/// peers that send, close and reset, a kernel that stops processes at once, later, or not, administrators, and a
-/// supervisor that is stopped and started again. It carries out the actions of the core, and records every violation
-/// of an invariant.
+/// peers that send, close and reset, a kernel that stops processes at once, later, or not, administrators,
+/// and a supervisor that is stopped and started again. It carries out the actions of the core, and records
+/// every violation of an invariant.
 package struct World: ~Copyable {
-    /// The longest time for which anything significant may wait in a sleeping client's socket: the loop may be slow to
-    /// report it, the core may not.
+    /// The longest time for which anything significant may wait in a sleeping client's socket: the loop may
+    /// be slow to report it, the core may not.
     package static let wakeBound: Duration = .milliseconds(50)
 
     package internal(set) var core: Supervision
@@ -23,8 +23,8 @@ package struct World: ~Copyable {
     /// Over all actions so far: the same on every machine.
     package internal(set) var digest = Digest()
 
-    /// Its type is known only at run time, which keeps the compiler from loading the whole world, six kilobytes,
-    /// wherever a part of it is read; that took a third of the time.
+    /// Its type is known only at run time, which keeps the compiler from loading the whole world, six
+    /// kilobytes, wherever a part of it is read; that took a third of the time.
     private let readInPlace: Any = ()
 
     let parameters: WorldParameters
@@ -81,8 +81,8 @@ package struct World: ~Copyable {
     var isUsageTouched = true
     /// Memory is short until then.
     var pressedUntil = Instant(nanoseconds: .min)
-    /// For each user with a launch that waited at the end of the last turn only for its user's turn: how often each other
-    /// user has had its turn since.
+    /// For each user with a launch that waited at the end of the last turn only for its user's turn: how
+    /// often each other user has had its turn since.
     var waiting: [Waiting: [UserID: Int]] = [:]
     /// The clients that must be ended because memory is short.
     var mustBeEnded: [SimulatedClient] = []
@@ -277,7 +277,8 @@ package struct World: ~Copyable {
         isEndingPortion = false
     }
 
-    /// The edge thaws an owner that is certain to be woken; the owner may read the input before the core is told.
+    /// The edge thaws an owner that is certain to be woken; the owner may read the input before the core is
+    /// told.
     private mutating func thawedEarly(_ event: Event) -> Event {
         guard case .fired(let token, let conditions) = event,
             core.clientAllowingEarlyThaw(by: token) != nil
@@ -286,7 +287,8 @@ package struct World: ~Copyable {
         return random.once(in: 2) ? .thawedEarly(token, .readable) : event
     }
 
-    /// An inspection has already taken the condition for which the socket fired, and the edge no longer watches it.
+    /// An inspection has already taken the condition for which the socket fired, and the edge no longer
+    /// watches it.
     private func isStale(_ event: Event) -> Bool {
         guard case .fired(let token, _) = event, let socket = socket(token) else { return false }
         return !socket.isQueued

@@ -95,7 +95,8 @@ struct AdoptCommand: ParsableCommand {
         return program.run(printable(name))
     }
 
-    /// The rest of the cgroup after the end of its first process; nil: there is none. The supervisor returns the processes to it.
+    /// The rest of the cgroup after the end of its first process; nil: there is none. The supervisor returns
+    /// the processes to it.
     private func rest() throws(AdoptionRefusal) -> Adoption? {
         let end = RunningClock.now() + Self.patience
         while true {

@@ -76,7 +76,8 @@ struct DoctorCommand: ParsableCommand {
         }
     }
 
-    /// The sources of facts about the machine that clients need, and whether the machine wakes for keep-alives.
+    /// The sources of facts about the machine that clients need, and whether the machine wakes for
+    /// keep-alives.
     private static func machine(_ status: SupervisorStatus) -> [Finding] {
         let sources = status.sources.map { source in
             source.isAvailable

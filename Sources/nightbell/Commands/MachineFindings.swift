@@ -38,7 +38,8 @@ enum MachineFindings {
 
     // MARK: The bus
 
-    /// The monitor's program has what it needs for the bus, so it is asked; that it can run at all is a finding as well.
+    /// The monitor's program has what it needs for the bus, so it is asked; that it can run at all is a
+    /// finding as well.
     private static func monitorFindings() -> [Finding] {
         guard let path = programBeside("nightbell-monitor"), unsafe access(path, X_OK) == 0 else {
             return [

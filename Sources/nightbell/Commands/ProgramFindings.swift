@@ -4,7 +4,8 @@ import Presentation
 import ProcessWaits
 import StatusReports
 
-/// The findings of `nightbell doctor PID` about a program as it is: whether it may sleep, and what that would gain.
+/// The findings of `nightbell doctor PID` about a program as it is: whether it may sleep, and what that would
+/// gain.
 enum ProgramFindings {
     /// - Returns: nil if the process is gone.
     static func gather(_ pid: pid_t, watching interval: Duration) throws(SystemError) -> [Finding]? {

@@ -150,8 +150,8 @@ struct RunCommand: ParsableCommand {
         }
     }
 
-    /// The supervisor makes a connection for each process that it launches, which the program must not inherit. Whatever speaks
-    /// for a program makes its own.
+    /// The supervisor makes a connection for each process that it launches, which the program must not
+    /// inherit. Whatever speaks for a program makes its own.
     ///
     /// - Returns: whether the supervisor has launched this process.
     private static func refuseConnection() -> Bool {

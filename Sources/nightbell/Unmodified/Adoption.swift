@@ -141,7 +141,8 @@ final class Adoption {
         return directory
     }
 
-    /// All in a cgroup, and those that a supervisor has moved to cgroups of its own below it. Others below it may be a manager's.
+    /// All in a cgroup, and those that a supervisor has moved to cgroups of its own below it. Others below it
+    /// may be a manager's.
     private static func processes(in cgroup: String) throws(AdoptionRefusal) -> [pid_t] {
         do throws(SystemError) {
             let found = try SmallFile.readText(cgroup + "/cgroup.procs").split(separator: "\n").compactMap {

@@ -55,7 +55,8 @@ final class GatedChild {
         while waitpid(pid, nil, 0) == -1, errno == EINTR {}
     }
 
-    /// Its exit code as a shell tells it, once it has ended: 128 and the number of the signal that has ended it.
+    /// Its exit code as a shell tells it, once it has ended: 128 and the number of the signal that has ended
+    /// it.
     func exitCode() -> Int32? {
         var status: CInt = 0
         guard unsafe waitpid(pid, &status, WNOHANG) == pid else { return nil }

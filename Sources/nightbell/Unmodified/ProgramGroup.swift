@@ -4,8 +4,8 @@ import LinuxSystem
 import ProcessWaits
 import Suspension
 
-/// The processes of an unmodified program: all that are in the cgroup of its first one, or only that one where it has none of
-/// its own.
+/// The processes of an unmodified program: all that are in the cgroup of its first one, or only that one
+/// where it has none of its own.
 struct ProgramGroup {
     let pid: pid_t
     /// The directory of the cgroup that the supervisor has made for it; nil: it is stopped by signals.
@@ -126,7 +126,8 @@ struct GroupLook {
     struct Change {
         /// A thread that has run, has come or gone.
         let thread: pid_t
-        /// It has only woken up by itself, looked around and waits again: how often a second. nil: it has done more.
+        /// It has only woken up by itself, looked around and waits again: how often a second. nil: it has
+        /// done more.
         let ticksPerSecond: Int?
     }
 
@@ -167,8 +168,8 @@ struct GroupLook {
 
     // MARK: After the freeze
 
-    /// Whether the program, which is frozen now, still waits as it did before: nothing has been taken from what it waits for, and
-    /// nothing else has begun.
+    /// Whether the program, which is frozen now, still waits as it did before: nothing has been taken from
+    /// what it waits for, and nothing else has begun.
     func isFrozen(_ group: ProgramGroup) -> Bool {
         guard let now = try? GroupLook(group) else { return false }
         let (before, after) = (threads, now.threads)
@@ -179,9 +180,8 @@ struct GroupLook {
                 call.arguments == oldCall.arguments, thread.interests == old.interests,
                 let runs = thread.activity?.runs, let oldRuns = old.activity?.runs
             else { return thread.hasEnded && before[id]?.hasEnded ?? false }
-            // The freeze itself makes a thread run, once. One that was woken at that moment has run once as well, and holds
-            // what it was woken for.
-            // The end of a sleep is a timer's, which is watched.
+            // The freeze itself makes a thread run, once. One that was woken at that moment has run once as
+            // well, and holds what it was woken for. The end of a sleep is a timer's, which is watched.
             return runs <= oldRuns + 1 && (call.kind == .sleep || Self.isInterrupted(id))
         }
     }
@@ -199,8 +199,8 @@ extension ProcessLook.Thread {
     /// It has ended, and others of its process go on.
     fileprivate var hasEnded: Bool { schedulerState == "Z" || schedulerState == "X" }
 
-    /// How often the thread has run between two looks, if it did nothing but look around: it waits as before, with a timeout, and
-    /// has hardly used a processor. nil: it has done more.
+    /// How often the thread has run between two looks, if it did nothing but look around: it waits as before,
+    /// with a timeout, and has hardly used a processor. nil: it has done more.
     ///
     /// - Parameter time: between the looks, in nanoseconds.
     fileprivate func ticksPerSecond(since old: Self, within time: Int64) -> Int? {

@@ -4,8 +4,9 @@ import LinuxSystem
 
 /// Signals for programs that were asleep.
 enum ProgramSignal {
-    /// The kernel gives a signal to the first thread if it can. But while a program is being thawed all of its threads have
-    /// something to handle, and any of them may get it: then a call in the first thread, which the signal is to interrupt, goes on.
+    /// The kernel gives a signal to the first thread if it can. But while a program is being thawed all of
+    /// its threads have something to handle, and any of them may get it: then a call in the first thread,
+    /// which the signal is to interrupt, goes on.
     ///
     /// - Returns: whether it was sent; otherwise `errno` says why not.
     @discardableResult

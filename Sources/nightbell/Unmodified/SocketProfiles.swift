@@ -12,11 +12,13 @@ struct SocketProfiles {
 
     var isEmpty: Bool { profiles.isEmpty }
 
-    /// The profile for a connected TCP socket, of which the program has nothing more to send; nil: it has none.
+    /// The profile for a connected TCP socket, of which the program has nothing more to send; nil: it has
+    /// none.
     ///
     /// - Parameter events: of epoll(7) that the program waits for.
     func profile(of descriptor: CInt, _ events: UInt32) -> PortProfile? {
-        // One that waits for room is in the middle of a message. By edges, many programs wait for room all the time.
+        // One that waits for room is in the middle of a message. By edges, many programs wait for room all
+        // the time.
         let waitsForRoom = events & EPOLLOUT.rawValue != 0 && events & EPOLLET.rawValue == 0
         guard !waitsForRoom, SocketOption.protocol.value(of: descriptor) == CInt(IPPROTO_TCP),
             let port = Self.peerPort(of: descriptor),
@@ -34,8 +36,8 @@ struct SocketProfiles {
 }
 
 extension PortProfile {
-    /// A server of MQTT waits for one and a half times the client's keep-alive, which is 60 s with most. The program may have
-    /// sent its last packet that long before it falls asleep.
+    /// A server of MQTT waits for one and a half times the client's keep-alive, which is 60 s with most. The
+    /// program may have sent its last packet that long before it falls asleep.
     private static let pingInterval = Duration.seconds(25)
 
     /// With the protocol's standard intervals, but for MQTT.

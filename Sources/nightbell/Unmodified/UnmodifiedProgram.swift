@@ -8,8 +8,8 @@ import Presentation
 import ProcessWaits
 import Suspension
 
-/// Speaks for a program as it is: looks at it from outside, hands what it waits for to the supervisor when it is idle, and wakes
-/// it for signals.
+/// Speaks for a program as it is: looks at it from outside, hands what it waits for to the supervisor when it
+/// is idle, and wakes it for signals.
 final class UnmodifiedProgram {
     /// How it has come to be spoken for.
     enum Origin {
@@ -24,7 +24,8 @@ final class UnmodifiedProgram {
         var socketPath: String
         var sleep = UnmodifiedOptions()
         var limits: [ResourceLimit] = []
-        /// Whether the program is killed when this process ends: the supervisor, which has launched it, would launch another one.
+        /// Whether the program is killed when this process ends: the supervisor, which has launched it, would
+        /// launch another one.
         var endsWithUs = false
 
         var wakesForTimers: Bool { sleep.timers != .ignore }
@@ -86,7 +87,8 @@ final class UnmodifiedProgram {
 
     /// Speaks for a program that runs.
     ///
-    /// - Throws: `NightbellError`, `SystemError`, or `ProgramGroup.Failure` if some of it would run while the rest sleeps.
+    /// - Throws: `NightbellError`, `SystemError`, or `ProgramGroup.Failure` if some of it would run while the
+    ///   rest sleeps.
     static func adopt(_ options: Options, _ adoption: Adoption) throws -> UnmodifiedProgram {
         let signals = try SignalDescriptor([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
         let program = try UnmodifiedProgram(options, .adopted(adoption), adoption.pid, signals)

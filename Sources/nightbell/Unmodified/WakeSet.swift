@@ -4,16 +4,19 @@ import LinuxSystem
 import Manifests
 import ProcessWaits
 
-/// The wake sources of a sleeping program: one epoll set, which the supervisor watches, of duplicates of all that the program's threads
-/// wait for, with the events that they wait for, and timers for the ends of their waits.
+/// The wake sources of a sleeping program: one epoll set, which the supervisor watches, of duplicates of all
+/// that the program's threads wait for, with the events that they wait for, and timers for the ends of their
+/// waits.
 final class WakeSet {
     private let epoll: OwnedDescriptor
-    /// Duplicates, timers and pidfds, to be closed. Members leave the set only when all duplicates are closed.
+    /// Duplicates, timers and pidfds, to be closed. Members leave the set only when all duplicates are
+    /// closed.
     private var members: [CInt] = []
     /// Duplicates of listening sockets that report connections late, and the option's value before.
     private var deferring: [(port: CInt, before: CInt)] = []
 
-    /// A duplicate of a socket with a profile: the supervisor answers its pings, and it is no member of the set.
+    /// A duplicate of a socket with a profile: the supervisor answers its pings, and it is no member of the
+    /// set.
     struct ProfiledSocket {
         let descriptor: CInt
         let profile: PortProfile
@@ -25,7 +28,8 @@ final class WakeSet {
     private var profiled: [ProfiledSocket] = []
     private let defersConnections: Bool
 
-    /// - Parameter defersConnections: whether connections to TCP ports are to be reported with their first byte.
+    /// - Parameter defersConnections: whether connections to TCP ports are to be reported with their first
+    ///   byte.
     init(_ profiles: SocketProfiles, defersConnections: Bool) throws(SystemError) {
         self.profiles = profiles
         self.defersConnections = defersConnections
@@ -162,8 +166,8 @@ final class WakeSet {
         return profiled
     }
 
-    /// Adds a socket with a profile, or the members of an epoll set if one of them has a profile, instead of the set itself, which
-    /// its pings would make ready.
+    /// Adds a socket with a profile, or the members of an epoll set if one of them has a profile, instead of
+    /// the set itself, which its pings would make ready.
     ///
     /// - Returns: the duplicate; nil: there is no profile, and nothing was added.
     private func addByProfile(
@@ -241,7 +245,8 @@ final class WakeSet {
         EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLPRI.rawValue | EPOLLRDHUP.rawValue | EPOLLRDNORM.rawValue
         | EPOLLRDBAND.rawValue | EPOLLWRNORM.rawValue | EPOLLWRBAND.rawValue | EPOLLMSG.rawValue
 
-    /// The program has seen what was ready before, such as room in its sockets: only what comes from now on wakes it.
+    /// The program has seen what was ready before, such as room in its sockets: only what comes from now on
+    /// wakes it.
     private func forgetEdges() throws(SystemError) {
         let most = 64
         var events = unsafe [epoll_event](repeating: epoll_event(), count: most)
@@ -264,7 +269,8 @@ final class WakeSet {
     /// In seconds. The kernel reports a connection that says nothing for longer.
     private static let longestSilence: CInt = 60
 
-    /// Has a listening TCP socket report connections with their first byte, until `clear`; of an epoll set, its members.
+    /// Has a listening TCP socket report connections with their first byte, until `clear`; of an epoll set,
+    /// its members.
     private func deferConnections(
         to descriptor: CInt, of thread: pid_t, _ handle: CInt, _ process: ProcessLook
     ) {

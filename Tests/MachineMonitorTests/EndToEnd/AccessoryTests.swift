@@ -3,7 +3,8 @@ import Glibc
 import LinuxSystem
 import Testing
 
-/// The accessory of `Examples/Modes`, asleep, with a device of umockdev. Only udev tells of the device: its name stays.
+/// The accessory of `Examples/Modes`, asleep, with a device of umockdev. Only udev tells of the device: its
+/// name stays.
 @Suite(
     "An accessory", .serialized, .timeLimit(.minutes(40)),
     .disabled(if: isSanitized, "a sanitizer and umockdev both want to be loaded first"))

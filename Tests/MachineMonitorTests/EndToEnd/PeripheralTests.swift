@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import Testing
 
-/// The peripheral of `Examples/Modes`, asleep, with a BlueZ of dbusmock: its template, to which the test adds the interface
-/// that takes applications.
+/// The peripheral of `Examples/Modes`, asleep, with a BlueZ of dbusmock: its template, to which the test adds
+/// the interface that takes applications.
 @Suite("A Bluetooth peripheral", .serialized, .timeLimit(.minutes(40)))
 struct PeripheralTests {
     private static let name = "org.example.peripheral"

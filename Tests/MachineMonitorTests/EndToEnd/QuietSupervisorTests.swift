@@ -23,8 +23,8 @@ struct QuietSupervisorTests {
         return clients
     }
 
-    /// Waits until nothing has run for ten seconds. Whatever else happens on the machine, such as interfaces of other tests that
-    /// come and go, is a reason to run, so there is more than one attempt.
+    /// Waits until nothing has run for ten seconds. Whatever else happens on the machine, such as interfaces
+    /// of other tests that come and go, is a reason to run, so there is more than one attempt.
     private func staysQuiet(_ supervisor: SupervisorProcess, monitors: Int) throws {
         _ = deviceDirectory
         // Those of sessions end when no client needs them.

@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import Testing
 
-/// Two users with clients that have media, each with a bus of its session. Evidence in the session of one of them is
-/// none about the clients of the other, and cannot delay them.
+/// Two users with clients that have media, each with a bus of its session. Evidence in the session of one of
+/// them is none about the clients of the other, and cannot delay them.
 @Suite(
     "Sessions of several users", .serialized, .timeLimit(.minutes(40)),
     .enabled(if: geteuid() == 0, "becoming other users needs root"))
@@ -12,7 +12,8 @@ struct SessionTests {
     private static let path = "/org/mpris/MediaPlayer2"
     private static let player = "org.mpris.MediaPlayer2.Player"
 
-    /// One of the accounts that every machine has (a bus does not run as a user without one), and that no other test uses.
+    /// One of the accounts that every machine has (a bus does not run as a user without one), and that no
+    /// other test uses.
     private final class User {
         let number: uid_t
         let bus: PrivateBus

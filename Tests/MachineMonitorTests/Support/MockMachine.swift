@@ -1,7 +1,8 @@
 import EdgeTestSupport
 import LinuxSystem
 
-/// A machine of umockdev with one device, `/dev/serial/by-id/usb-adapter`, for processes with its environment.
+/// A machine of umockdev with one device, `/dev/serial/by-id/usb-adapter`, for processes with its
+/// environment.
 final class MockMachine {
     private let child: Child
     private let root: String
@@ -20,8 +21,8 @@ final class MockMachine {
         root = String(answer.prefix { $0 != "\n" })
     }
 
-    /// `remove`: the device hangs up, its node goes, and udev tells of it; `add`: another one is there; `send TEXT`: it has
-    /// data.
+    /// `remove`: the device hangs up, its node goes, and udev tells of it; `add`: another one is there; `send
+    /// TEXT`: it has data.
     func tell(_ action: String) throws {
         try child.send(action + "\n")
         try check(try child.hear(within: 60_000) == "done\n", "umockdev does not \(action) its device")

@@ -13,7 +13,8 @@ final class PrivateBus {
     /// - Parameters:
     ///   - starts: false: it is started later, by `start`.
     ///   - mostQueued: the bytes that wait for one peer, before signals to it are discarded.
-    ///   - user: it is the bus of the session of this user, at its usual place; other users are let in as well. Needs root.
+    ///   - user: it is the bus of the session of this user, at its usual place; other users are let in as
+    ///     well. Needs root.
     init(starts: Bool = true, mostQueued: Int = 100_000_000, user: uid_t? = nil) throws {
         self.user = user
         directory = try TemporaryDirectory()
@@ -169,7 +170,8 @@ final class MockService {
         try check(status == 0, "\(command) failed")
     }
 
-    /// Changes properties, with the signal that tells of it. `properties` is a dictionary in GVariant's text format.
+    /// Changes properties, with the signal that tells of it. `properties` is a dictionary in GVariant's text
+    /// format.
     func update(_ interface: String, at path: String? = nil, _ properties: String) throws {
         try tell("UpdateProperties", at: path, interface, properties)
     }

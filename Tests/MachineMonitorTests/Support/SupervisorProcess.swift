@@ -14,7 +14,8 @@ final class SupervisorProcess {
     static let ways = geteuid() == 0 ? ["cgroup", "signal"] : ["signal"]
 
     /// - Parameters:
-    ///   - environment: in addition to buses that do not exist; those of the supervisor's own session are its user's.
+    ///   - environment: in addition to buses that do not exist; those of the supervisor's own session are its
+    ///     user's.
     ///   - monitor: the program that observes, if not the usual one.
     init(
         suspension: String = SupervisorProcess.ways[0], environment: [String: String] = [:],

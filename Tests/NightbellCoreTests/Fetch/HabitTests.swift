@@ -42,7 +42,8 @@ struct HabitTests {
         #expect(scheduler.state(at: 0)?.habit.usualHours(on: 25, atMost: 3).contains(8) == true)
     }
 
-    /// With a clock that is put forward the usual hour comes earlier, and as much later with one that is put back.
+    /// With a clock that is put forward the usual hour comes earlier, and as much later with one that is put
+    /// back.
     @Test(arguments: [1, -1, 3]) func aChangeOfTheClockMovesTheFetchWithTheHabit(_ hours: Int) throws {
         var scheduler = scheduler(openedAt: 8 * 3_600, days: 5)
         var unmoved = scheduler

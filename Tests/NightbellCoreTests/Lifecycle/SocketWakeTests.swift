@@ -23,8 +23,8 @@ struct SocketWakeTests {
         #expect(thaw < told, "thaw first, then tell")
     }
 
-    /// In a large burst the first wakes are delivered in mid-turn. No other work is done then, not even for keep-alive
-    /// handlers that could run in the same wake.
+    /// In a large burst the first wakes are delivered in mid-turn. No other work is done then, not even for
+    /// keep-alive handlers that could run in the same wake.
     @Test func aSocketThatFiresAfterAPortionIsAnotherWake() throws {
         var bench = Bench { $0.keepAlive.tolerance = 1 }
         let (client, other) = (try bench.register(), try bench.register())
@@ -129,7 +129,8 @@ struct SocketWakeTests {
         #expect(bench.core.condition(of: socket) == .armedPastEnd)
     }
 
-    /// A socket that fires between arming and the kernel's confirmation cancels the attempt, and the confirmation is stale.
+    /// A socket that fires between arming and the kernel's confirmation cancels the attempt, and the
+    /// confirmation is stale.
     @Test func firingWhileBeingFrozenWakes() throws {
         var bench = Bench()
         let client = try bench.register()

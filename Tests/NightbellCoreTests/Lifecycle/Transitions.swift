@@ -1,5 +1,5 @@
-/// The expected outcome of every event in every phase. It begins with the new state (`=`: unchanged), followed by the
-/// actions for the edge, in order. See `outcome(of:before:in:)`.
+/// The expected outcome of every event in every phase. It begins with the new state (`=`: unchanged),
+/// followed by the actions for the edge, in order. See `outcome(of:before:in:)`.
 enum Transitions {
     /// Runs, and was not asked to sleep.
     static let runs: [Phase] = [

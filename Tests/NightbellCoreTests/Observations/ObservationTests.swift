@@ -196,7 +196,8 @@ struct ObservationTests {
         #expect(bench.pass(.seconds(20)).wakes.count == 1)
     }
 
-    /// A sleeper is told of each movement of its distance, whatever its accuracy; without a process it is not launched for any.
+    /// A sleeper is told of each movement of its distance, whatever its accuracy; without a process it is not
+    /// launched for any.
     @Test func theContinuousServiceWakesAndDoesNotLaunch() throws {
         var bench = Bench()
         let client = try observe(&bench, .location(LocationService(.continuous, distance: 50, accuracy: 6)))

@@ -246,7 +246,8 @@ import Testing
         #expect(try #require(sleeper.bench.core.nextDeadline).since(first) == .seconds(10))
     }
 
-    /// Also after a pause of the whole machine: two repetitions at once prove no more than one, and delay others.
+    /// Also after a pause of the whole machine: two repetitions at once prove no more than one, and delay
+    /// others.
     @Test func repetitionsThatWereLeftOutAreNotMadeUpFor() throws {
         var terms = Self.interval
         (terms.repeatAfter, terms.repetitions) = (.milliseconds(500), 3)

@@ -178,7 +178,8 @@ struct AssertionTests {
         #expect(bench.pass(.seconds(10)).kills.isEmpty)
     }
 
-    /// The machine slept, or the loop was busy, for longer than the tasks had: first the notice, then the end.
+    /// The machine slept, or the loop was busy, for longer than the tasks had: first the notice, then the
+    /// end.
     @Test func noClientIsEndedWithoutANotice() throws {
         var (bench, client, _) = try held()
         bench.now = bench.now + .seconds(3_600)

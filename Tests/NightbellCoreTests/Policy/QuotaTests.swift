@@ -76,7 +76,8 @@ struct QuotaTests {
         #expect(outcome == nil)
     }
 
-    /// A uid has four identifiers for each client. One more frees the one that was unused for longest, for any uid.
+    /// A uid has four identifiers for each client. One more frees the one that was unused for longest, for
+    /// any uid.
     @Test func theOldestUnusedIdentifierIsRecycled() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 2 }
         let stays = try bench.register("stays", user: 1)

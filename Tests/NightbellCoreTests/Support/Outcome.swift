@@ -1,7 +1,7 @@
 import NightbellCore
 
-/// The outcome of an event as text: the state after it, and the actions except those that only report state changes
-/// to watchers.
+/// The outcome of an event as text: the state after it, and the actions except those that only report state
+/// changes to watchers.
 func outcome(of client: ClientID, before: String, in bench: Bench) -> String {
     let after = phase(of: client, in: bench)
     let actions = bench.actions.actions.compactMap(words)

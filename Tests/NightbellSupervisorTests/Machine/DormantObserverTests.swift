@@ -6,7 +6,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// A dormant client is launched for what it observes, whichever worker is there; and after a quit for its location alone.
+/// A dormant client is launched for what it observes, whichever worker is there; and after a quit for its
+/// location alone.
 @Suite(.serialized, .timeLimit(.minutes(40))) struct DormantObserverTests {
     private static let name = "org.example.tracker"
     private static let accessory = "/dev/serial/by-id/usb-one"

@@ -168,7 +168,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// As if the monitor had died: the state of before holds for `budgets.mediaHold`, and the client's word counts again.
+    /// As if the monitor had died: the state of before holds for `budgets.mediaHold`, and the client's word
+    /// counts again.
     @Test func anOverloadedSessionIsNoSilence() throws {
         let client = try player()
         try report([getpid()])

@@ -17,7 +17,8 @@ final class MockServices {
         busAddress = String(answer.prefix { $0 != "\n" })
     }
 
-    /// `move LATITUDE LONGITUDE`, `connect`, `disconnect`, `notify BYTE` or `forge BYTE`, which notifies as another peer.
+    /// `move LATITUDE LONGITUDE`, `connect`, `disconnect`, `notify BYTE` or `forge BYTE`, which notifies as
+    /// another peer.
     func tell(_ words: String) throws {
         try child.send(words + "\n")
         guard try child.hear(within: 60_000) == "done\n" else {

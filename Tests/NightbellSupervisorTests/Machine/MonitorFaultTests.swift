@@ -64,7 +64,8 @@ import Testing
         return try ask(daemon) { try $0.status().restarts } > 0
     }
 
-    /// A connection may be lost before its client is recorded, or the client before it is told: then it connects again.
+    /// A connection may be lost before its client is recorded, or the client before it is told: then it
+    /// connects again.
     private func connect(_ daemon: DaemonProcess) throws -> WireClient {
         var last: (any Error)?
         for _ in 0..<3 {

@@ -321,7 +321,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// One that ends by itself may be made to: then it is not known whether the home is there, and another one may tell.
+    /// One that ends by itself may be made to: then it is not known whether the home is there, and another
+    /// one may tell.
     @Test func aMonitorThatEndsAgainAndAgainLaunchesNothing() throws {
         let monitor = try FakeMonitor()
         let supervisor = try supervisor(monitor.program)
@@ -337,7 +338,8 @@ import Testing
         try supervisor.stop()
     }
 
-    /// A monitor with too many messages to read does not know for a moment, which is no reason to launch anything.
+    /// A monitor with too many messages to read does not know for a moment, which is no reason to launch
+    /// anything.
     @Test func anOverloadedSourceLaunchesNothing() throws {
         let monitor = try FakeMonitor()
         let supervisor = try supervisor(monitor.program)

@@ -7,7 +7,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// Where the machine is and which devices it has is for the clients that observe it, their user and administrators.
+/// Where the machine is and which devices it has is for the clients that observe it, their user and
+/// administrators.
 @Suite(
     .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct ObservationPrivacyTests {

@@ -5,7 +5,8 @@ import LinuxSystem
 import NightbellWire
 import Testing
 
-/// The daemon, the real `nightbell-monitor` and a terminal: an accessory named by a link below `/dev`, as udev makes them.
+/// The daemon, the real `nightbell-monitor` and a terminal: an accessory named by a link below `/dev`, as
+/// udev makes them.
 @Suite(.serialized, .timeLimit(.minutes(40)))
 struct RealObservationTests {
     private static let name = "org.example.tracker"
@@ -53,7 +54,8 @@ struct RealObservationTests {
         guard isKnown else { throw TestFailure("\(source) does not become known") }
     }
 
-    /// GeoClue and BlueZ are mocks, the monitor is not. The signals of a peer that is not BlueZ wake no client.
+    /// GeoClue and BlueZ are mocks, the monitor is not. The signals of a peer that is not BlueZ wake no
+    /// client.
     @Test func locationsAndBluetoothWake() throws {
         let services = try MockServices()
         let daemon = try DaemonProcess(

@@ -29,8 +29,8 @@ struct TriggerTests {
         }
     }
 
-    /// Shortage of memory is hard to make without harm to others; shortage of processors is not, and the kernel reports
-    /// both in the same way.
+    /// Shortage of memory is hard to make without harm to others; shortage of processors is not, and the
+    /// kernel reports both in the same way.
     @Test(
         "It fires once a window when its threshold is reached",
         .enabled(if: access("/proc/pressure/cpu", W_OK) == 0, "needs pressure stall information"),

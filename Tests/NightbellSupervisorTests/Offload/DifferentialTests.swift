@@ -6,8 +6,9 @@ import NightbellSupervisor
 import NightbellWire
 import Testing
 
-/// The bytes that a client reads and the bytes that were consumed for it are together the bytes that were sent, in
-/// order: random messages of each protocol, cut and joined at random, with a client that sleeps and wakes in between.
+/// The bytes that a client reads and the bytes that were consumed for it are together the bytes that were
+/// sent, in order: random messages of each protocol, cut and joined at random, with a client that sleeps and
+/// wakes in between.
 @Suite(.timeLimit(.minutes(120))) struct DifferentialTests {
     /// `NIGHTBELL_DIFFERENTIAL_BYTES` for each shape.
     private static let bytes =
@@ -21,8 +22,8 @@ import Testing
             $0.settings.offload.partialTimeout = .seconds(60)
             $0.settings.wakes.linger = .zero
             $0.settings.wakes.limit = 1_000_000
-            // A client that does not answer in time is suspended by force and then woken by everything, noise included.
-            // On a machine that stalls for a moment that would happen to this client.
+            // A client that does not answer in time is suspended by force and then woken by everything, noise
+            // included. On a machine that stalls for a moment that would happen to this client.
             $0.settings.budgets.prepareToSuspend = .seconds(600)
             $0.settings.budgets.wake = .seconds(600)
         }

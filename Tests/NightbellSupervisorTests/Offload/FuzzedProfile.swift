@@ -6,8 +6,8 @@ import SwiftProtobuf
     import NightbellSupervisor
 #endif
 
-/// A fuzzer's input for keep-alive profiles and delegated state: a byte that selects the case, and a packet. It is not
-/// wrapped in a whole message, so that the fuzzer need not find that first.
+/// A fuzzer's input for keep-alive profiles and delegated state: a byte that selects the case, and a packet.
+/// It is not wrapped in a whole message, so that the fuzzer need not find that first.
 ///
 /// | byte, its remainder by 8 | packet |
 /// | --- | --- |

@@ -27,7 +27,8 @@ import Testing
         try scene.stop()
     }
 
-    /// The connection was silent for longer than all probes take: that does not make the first lost one the last.
+    /// The connection was silent for longer than all probes take: that does not make the first lost one the
+    /// last.
     @Test(.enabled(if: isRoot)) func lostProbesThatAreFollowedByAnAnswerEndNothing() throws {
         let network = try Network()
         defer { network.end() }

@@ -5,8 +5,8 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// The worker dies between any two steps of handling pings: the connection lives, significant input reaches the owner
-/// whole and once, and every ping of the peer is answered, if need be by two workers.
+/// The worker dies between any two steps of handling pings: the connection lives, significant input reaches
+/// the owner whole and once, and every ping of the peer is answered, if need be by two workers.
 @Suite(.serialized, .timeLimit(.minutes(40))) struct OffloadFaultTests {
     private static let name = "org.example.phone"
 
@@ -69,7 +69,8 @@ import Testing
             return peer.answers >= 2
         }
         #expect(isAnsweredAgain, "step \(step)")
-        // If a worker died after consuming it, the next one may miss an answer of the peer's; nothing else wakes.
+        // If a worker died after consuming it, the next one may miss an answer of the peer's; nothing else
+        // wakes.
         let early = try info(daemon).counters
         #expect(early["wakes"] == early["wakes_path_lost"] && early["wakes"] <= 1, "step \(step): \(early)")
         try suspended(daemon)
@@ -82,7 +83,8 @@ import Testing
         return restarts > 0
     }
 
-    /// The end of a connection is reported in one wake, also where a profile has inspected the input before it.
+    /// The end of a connection is reported in one wake, also where a profile has inspected the input before
+    /// it.
     @Test(arguments: FaultTests.ways) func anEndIsReportedOnce(way: String) throws {
         let daemon = try DaemonProcess(suspension: way)
         let scripted = try ScriptedClientProcess(path: daemon.socketPath, Self.name)

@@ -4,8 +4,8 @@ import LinuxSystem
 import NightbellSupervisor
 import NightbellWire
 
-/// A sleeping client with one connection that has a profile, and the far end of that. No process is really stopped
-/// (`none`), so that the test itself can read the near end.
+/// A sleeping client with one connection that has a profile, and the far end of that. No process is really
+/// stopped (`none`), so that the test itself can read the near end.
 final class OffloadScene {
     static let name = "org.example.phone"
 

@@ -139,7 +139,8 @@ import Testing
         try scene.pair.send("\0\0\0\0")
         try scene.reaches("absorbed") { $0.absorbed == 1 }
         guard type == Int(SOCK_SEQPACKET.rawValue) else {
-            // Closing the other end of a datagram socket is not reported; the owner may have shut it down itself.
+            // Closing the other end of a datagram socket is not reported; the owner may have shut it down
+            // itself.
             shutdown(scene.pair.near, Int32(SHUT_RD))
             let wake = try scene.client.wake()
             #expect(wake.sockets[0].peerClosed && !wake.sockets[0].flooded)
@@ -153,7 +154,8 @@ import Testing
         try scene.stop()
     }
 
-    /// The kernel returns the bytes before urgent data separately, and forgets the mark when they are skipped.
+    /// The kernel returns the bytes before urgent data separately, and forgets the mark when they are
+    /// skipped.
     @Test(arguments: ["nop\n", ""]) func urgentDataIsTheOwners(before: String) throws {
         let scene = try OffloadScene(try .tcp(), .lines())
         let far = scene.pair.far
@@ -172,8 +174,8 @@ import Testing
         try scene.stop()
     }
 
-    /// The mark of urgent data stays after that has been read, and the kernel returns the bytes behind it separately,
-    /// too.
+    /// The mark of urgent data stays after that has been read, and the kernel returns the bytes behind it
+    /// separately, too.
     @Test(arguments: [true, false]) func inputBehindUrgentDataIsTheOwners(isLocal: Bool) throws {
         let scene = try OffloadScene(isLocal ? try .unix(SOCK_STREAM) : try .tcp(), .lines())
         try scene.pair.send("nop\n")
@@ -190,7 +192,8 @@ import Testing
         try scene.stop()
     }
 
-    /// Input of a socket that is known to have no urgent data is not searched for it: the kernel has to report it.
+    /// Input of a socket that is known to have no urgent data is not searched for it: the kernel has to
+    /// report it.
     @Test(arguments: [true, false], ["", "nop\n"]) func urgentDataThatArrivesLaterIsTheOwners(
         isLocal: Bool, before: String
     ) throws {

@@ -44,8 +44,8 @@ import Testing
         try scene.stop()
     }
 
-    /// A peer that has asked one address of several accepts no answer from another, above all if its socket is
-    /// connected.
+    /// A peer that has asked one address of several accepts no answer from another, above all if its socket
+    /// is connected.
     @Test(arguments: [("0.0.0.0", "127.0.0.2"), ("::", "127.0.0.3"), ("::", "::1")])
     func answerComesFromTheAddressThatWasAsked(bound: String, asked: String) throws {
         let pair = try Pair.udp(bound: bound, asked: asked)
@@ -128,7 +128,8 @@ import Testing
         try scene.stop()
     }
 
-    /// Longer than any ping, and wrong lengths: a STUN response that ends early, and one with bytes left over.
+    /// Longer than any ping, and wrong lengths: a STUN response that ends early, and one with bytes left
+    /// over.
     @Test(arguments: [
         Array("OPTIONS sip:alice@127.0.0.1 SIP/2.0\r\nX: ".utf8) + [UInt8](repeating: 0x78, count: 60_000),
         [1, 1, 0xFF, 0xFC, 0x21, 0x12, 0xA4, 0x42] + [UInt8](repeating: 0, count: 12),

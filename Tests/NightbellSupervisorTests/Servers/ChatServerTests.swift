@@ -82,7 +82,8 @@ import Testing
                 + "absorbed \(counters.absorbed), wakes 0, then 1")
     }
 
-    /// The stanza as the friend sent it, with the address that the server adds, and nothing before or behind it.
+    /// The stanza as the friend sent it, with the address that the server adds, and nothing before or behind
+    /// it.
     private func expectStanza(_ stanza: String, from sender: String, to address: String) {
         #expect(stanza.hasPrefix("<message "))
         let head = stanza.dropFirst("<message ".count).prefix { $0 != ">" }

@@ -7,7 +7,8 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(90))) struct SIPServerTests {
     static let program = "/usr/sbin/kamailio"
 
-    /// Over UDP the module nathelper pings, which supports nothing else; over TCP the location table itself does.
+    /// Over UDP the module nathelper pings, which supports nothing else; over TCP the location table itself
+    /// does.
     private func server(_ transport: String) throws -> RealServer {
         let pings =
             transport == "UDP"
@@ -109,7 +110,8 @@ import Testing
         """
     }
 
-    /// The message as the friend sent it, with the changes that a proxy has to make, and nothing before or behind it.
+    /// The message as the friend sent it, with the changes that a proxy has to make, and nothing before or
+    /// behind it.
     private func expectWhole(_ message: String, over transport: String) {
         let lines = message.components(separatedBy: "\r\n")
         let parameter = transport == "TCP" ? ";transport=tcp" : ""

@@ -3,8 +3,8 @@ import LinuxSystem
 import NightbellWire
 import Testing
 
-/// Real servers, without our code on the other side: the connection lives, every ping is answered, no wake; then one
-/// message wakes once, complete and unmodified. For comparison, the same without a profile.
+/// Real servers, without our code on the other side: the connection lives, every ping is answered, no wake;
+/// then one message wakes once, complete and unmodified. For comparison, the same without a profile.
 @Suite(.serialized, .timeLimit(.minutes(90))) struct ServerTests {
     // MARK: IRC
 
