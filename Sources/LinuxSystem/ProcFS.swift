@@ -91,11 +91,12 @@ package enum ProcFS {
     package static func firstOfAncestry<Result>(
         of pid: pid_t, generations: Int = 32, _ result: (pid_t) -> Result?
     ) -> Result? {
-        var process = pid
-        for _ in 0..<generations where process > 0 {
+        var (process, left) = (pid, generations)
+        // The first process of a namespace has the parent 0.
+        while process > 0, left > 0 {
             if let found = result(process) { return found }
-            guard let statistics = statistics(process) else { return nil }
-            process = statistics.parent
+            process = statistics(process)?.parent ?? 0
+            left -= 1
         }
         return nil
     }
