@@ -141,21 +141,4 @@ struct TutorialTests {
             #expect(!Tutorial.isKept(promise, by: text), "\(text)")
         }
     }
-
-    private func freePort() throws -> UInt16 {
-        let descriptor = try systemCall("socket") { socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        _ = try systemCall("bind") {
-            withUnsafeMutablePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(descriptor, $0, length) == 0 ? getsockname(descriptor, $0, &length) : -1
-                }
-            }
-        }
-        return UInt16(bigEndian: address.sin_port)
-    }
 }

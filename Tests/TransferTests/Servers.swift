@@ -43,8 +43,8 @@ final class Nginx {
     init(rate: String = "") throws {
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
-        port = try Self.freePort()
-        securePort = try Self.freePort()
+        port = try freePort()
+        securePort = try freePort()
         let path = directory.path
         mkdir(path + "/files", 0o755)
         let certificate = try Child(
@@ -131,22 +131,6 @@ final class Nginx {
             guard count > 0 else { throw SystemError("write") }
             offset += count
         }
-    }
-
-    static func freePort() throws -> UInt16 {
-        let socket = OwnedDescriptor(
-            adopting: try systemCall("socket") { Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) })
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let bound = withUnsafeMutableBytes(of: &address) { bytes in
-            guard let pointer = bytes.assumingMemoryBound(to: sockaddr.self).baseAddress else { return false }
-            return bind(socket.rawValue, pointer, length) == 0
-                && getsockname(socket.rawValue, pointer, &length) == 0
-        }
-        guard bound else { throw SystemError("bind") }
-        return UInt16(bigEndian: address.sin_port)
     }
 
     static func connects(to port: UInt16) -> Bool {
