@@ -41,6 +41,20 @@ import Testing
     }
 
     /// The name may resemble the fields after it.
+    @Test func ancestorsEndWithTheFirstProcess() throws {
+        let child = try Child.echo()
+        var visited: [pid_t] = []
+        let nothing: Int? = ProcFS.firstOfAncestry(of: child.pid, generations: .max) {
+            visited.append($0)
+            return nil
+        }
+        #expect(nothing == nil)
+        #expect(visited.prefix(2) == [child.pid, getpid()])
+        #expect(ProcFS.firstOfAncestry(of: child.pid) { $0 == getpid() ? "found" : nil } == "found")
+        let limited: Int? = ProcFS.firstOfAncestry(of: child.pid, generations: 1) { $0 == getpid() ? 1 : nil }
+        #expect(limited == nil)
+    }
+
     @Test func namesDoNotConfuse() throws {
         let directory = try TemporaryDirectory()
         let program = directory.file(") Z 1 (x")
