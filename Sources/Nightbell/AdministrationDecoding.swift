@@ -26,6 +26,7 @@ extension SupervisorStatus {
         sources = wire.sources.map { Source(name: $0.name, isAvailable: $0.isAvailable, reason: $0.reason) }
         monitorProcessID = wire.monitorProcessID == 0 ? nil : Int32(clamping: wire.monitorProcessID)
         alarmProblem = wire.alarmProblem
+        notRunning = wire.notRunning
     }
 }
 

@@ -3308,6 +3308,13 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._alarmProblem = newValue}
   }
 
+  /// Identifiers of declared clients that do not run, and that only a request would launch: they have ended well, were
+  /// quit or were given up. Sorted, at most 100; those that the caller may see.
+  package var notRunning: [String] {
+    get {_storage._notRunning}
+    set {_uniqueStorage()._notRunning = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   /// The sources of facts about the machine that clients need at present.
@@ -7917,7 +7924,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -7946,6 +7953,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _sources: [WireSupervisorStatus.Source] = []
     var _monitorProcessID: UInt32 = 0
     var _alarmProblem: String = String()
+    var _notRunning: [String] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -7982,6 +7990,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _sources = source._sources
       _monitorProcessID = source._monitorProcessID
       _alarmProblem = source._alarmProblem
+      _notRunning = source._notRunning
     }
   }
 
@@ -8026,6 +8035,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 42: try { try decoder.decodeRepeatedMessageField(value: &_storage._sources) }()
         case 43: try { try decoder.decodeSingularUInt32Field(value: &_storage._monitorProcessID) }()
         case 44: try { try decoder.decodeSingularStringField(value: &_storage._alarmProblem) }()
+        case 45: try { try decoder.decodeRepeatedStringField(value: &_storage._notRunning) }()
         default: break
         }
       }
@@ -8116,6 +8126,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._alarmProblem.isEmpty {
         try visitor.visitSingularStringField(value: _storage._alarmProblem, fieldNumber: 44)
       }
+      if !_storage._notRunning.isEmpty {
+        try visitor.visitRepeatedStringField(value: _storage._notRunning, fieldNumber: 45)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -8151,6 +8164,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._sources != rhs_storage._sources {return false}
         if _storage._monitorProcessID != rhs_storage._monitorProcessID {return false}
         if _storage._alarmProblem != rhs_storage._alarmProblem {return false}
+        if _storage._notRunning != rhs_storage._notRunning {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -66,6 +66,9 @@ package enum Report {
         if !status.alarmProblem.isEmpty {
             facts.append(("alarm", "the machine does not wake for keep-alives: \(status.alarmProblem)"))
         }
+        if !status.notRunning.isEmpty {
+            facts.append(("not running", status.notRunning.joined(separator: ", ")))
+        }
         facts += status.warnings.map { ("warning", $0) }
         var lines = aligned(facts, width: width, paint: paint)
         lines += counters(status.counters, width: width, paint: paint)

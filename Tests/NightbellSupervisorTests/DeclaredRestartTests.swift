@@ -164,11 +164,13 @@ import Testing
         try declare(actor)
         let first = try start()
         let process = try actor.returns("voip socket=\(first.socketPath)")
+        #expect(try WireClient(path: first.socketPath).status().notRunning.isEmpty)
         _ = try WireClient(path: first.socketPath).ask(.quitClient(.with { $0.identifier = name }))
         #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
         #expect(actor.staysAway(milliseconds: 1_000))
         try stop(first)
         let second = try start()
+        #expect(try WireClient(path: second.socketPath).status().notRunning == [name])
         #expect(actor.staysAway(milliseconds: 1_000))
         try stop(second)
         // Quit before the machine was started:

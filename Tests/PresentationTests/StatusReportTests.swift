@@ -194,6 +194,7 @@ struct ReportTests {
         wire.sources = [network, power]
         wire.monitorProcessID = 812
         wire.alarmProblem = "it has no real-time clock that can wake it"
+        wire.notRunning = ["org.example.bot", "org.example.phone"]
         let lines = Report.status(SupervisorStatus(wire), socketPath: "/s", width: nil)
         func text(_ name: String) -> String? {
             lines.first { $0.hasPrefix(name + " ") }
@@ -201,6 +202,7 @@ struct ReportTests {
         }
         #expect(text("network") == "known" && text("power") == "unknown: there is no UPower")
         #expect(text("monitor") == "process 812")
+        #expect(text("not running") == "org.example.bot, org.example.phone")
         #expect(text("alarm") == "the machine does not wake for keep-alives: \(wire.alarmProblem)")
     }
 

@@ -297,6 +297,10 @@ extension Supervisor {
         status.sources = sourceReports(for: connection)
         status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
         status.alarmProblem = alarmProblem
+        let absent = launches.declarations.values.map(\.registration).filter {
+            supervision.client(named: $0.identifier) == nil && mayAct(.see, on: $0.user, connection)
+        }
+        status.notRunning = Array(absent.map { "\($0.identifier)" }.sorted().prefix(100))
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
     }
