@@ -1,10 +1,11 @@
+import CLinux
 import Glibc
 import LinuxSystem
 
 /// A port of the loopback address that nothing listens on now, for a server that has to be told one.
 package func freePort() throws -> UInt16 {
-    let socket = OwnedDescriptor(
-        adopting: try systemCall("socket") { Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) })
+    let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+    let socket = OwnedDescriptor(adopting: try systemCall("socket") { Glibc.socket(AF_INET, type, 0) })
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
