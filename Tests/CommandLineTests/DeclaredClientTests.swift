@@ -120,7 +120,7 @@ struct DeclaredClientTests {
         try scripted.say("hello org.example.slow voip")
         #expect(
             eventually(within: 30_000) {
-                scripted.output.contains("a process of its session, must say Hello")
+                scripted.output.contains("or a process that it has started, must say Hello")
             })
     }
 
