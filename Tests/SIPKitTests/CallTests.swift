@@ -129,6 +129,34 @@ import Testing
         #expect(phone.callCount == 0)
     }
 
+    /// A server on the way answers for another side that is gone, or has a bad moment.
+    @Test(arguments: [430, 404, 480, 503])
+    func aCallEndsWhenTwoAnswersInARowAreNotOfTheOtherSide(status: Int) throws {
+        var phone = UserAgent(
+            UserAgent.Configuration(user: "alice", password: "", domain: "example.test"),
+            endpoint: SIPEndpoint(user: "alice", transport: .tcp, host: "192.0.2.3", port: 6000))
+        var caller = Caller(
+            SIPEndpoint(user: "caller", transport: .tcp, host: "192.0.2.2", port: 5062),
+            domain: "example.test")
+        var now = ContinuousClock.now
+        let (callID, actions) = caller.call("alice", talkFor: .seconds(36_000), at: now)
+        guard case .send(let invite) = actions.first else { return #expect(Bool(false)) }
+        for case .send(let response) in phone.receive(invite, at: now) {
+            for case .send(let ack) in caller.receive(response, at: now) { _ = phone.receive(ack, at: now) }
+        }
+        for answer in [status, 405, status, 200, status, status] {
+            #expect(phone.callCount == 1)
+            now += .seconds(300)
+            guard case .send(let question) = phone.advance(to: now).first else {
+                return #expect(Bool(false))
+            }
+            #expect(question.method == .options)
+            let told = phone.receive(question.response(answer, "Answer"), at: now)
+            #expect(told.contains(.callEnded(callID, .lost)) == (phone.callCount == 0))
+        }
+        #expect(phone.callCount == 0)
+    }
+
     @Test func aCallThatIsGivenUpIsCancelled() {
         var network = Network(.udp, users: ["alice"], answerAfter: .seconds(60))
         network.register("alice")

@@ -14,6 +14,8 @@ struct IncomingCall: Sendable {
     let transaction: TransactionID
     var dialog: Dialog
     var state: State
+    /// The last check was answered, but perhaps not by the other side.
+    var isInDoubt = false
 
     var nextDeadline: ContinuousClock.Instant? {
         switch state {
@@ -111,7 +113,8 @@ extension UserAgent {
     }
 
     /// A call was checked. It is over if the other side knows nothing of it, or nothing has answered (RFC
-    /// 3261 §12.2.1.2).
+    /// 3261 §12.2.1.2). Other answers may come from a server on the way, which has lost the other side or is
+    /// in trouble itself: the second one in a row ends the call, too.
     ///
     /// - Parameter status: of the answer; nil: there was none.
     /// - Returns: nil if that was no check of a call.
@@ -124,8 +127,23 @@ extension UserAgent {
         guard let status, status != 408, status != 481 else {
             return hangUp(calls.remove(at: index), .lost, at: now)
         }
-        if status >= 200 { calls[index].state = .confirmed(nextCheck: now + configuration.callCheckInterval) }
+        guard status >= 200 else { return [] }
+        let isAlive = Self.isOfOtherSide(status)
+        guard isAlive || !calls[index].isInDoubt else {
+            return hangUp(calls.remove(at: index), .lost, at: now)
+        }
+        calls[index].isInDoubt = !isAlive
+        calls[index].state = .confirmed(nextCheck: now + configuration.callCheckInterval)
         return []
+    }
+
+    /// Whether only the other side of a dialog gives this final answer to OPTIONS, and no server on the way:
+    /// it may refuse the method, or answer as it would another INVITE (RFC 3261 §11.2).
+    private static func isOfOtherSide(_ status: Int) -> Bool {
+        switch status {
+        case 200..<300, 401, 405, 415, 420, 486, 488, 491, 501, 600, 603, 606: true
+        default: false
+        }
     }
 
     mutating func receiveBye(_ bye: SIPMessage, _ id: TransactionID, at now: ContinuousClock.Instant)
