@@ -187,10 +187,29 @@ package enum ProcFS {
 
     /// The children of a process, its own and those of its other threads.
     package static func children(_ pid: pid_t) -> [pid_t] {
-        threadIdentifiers(pid).flatMap { thread in
-            ((try? SmallFile.readText("/proc/\(pid)/task/\(thread)/children")) ?? "")
-                .split(separator: " ").compactMap { pid_t($0) }
+        threadIdentifiers(pid).flatMap { children(pid, of: $0) }
+    }
+
+    package static func children(ofFirstThreadOf pid: pid_t) -> [pid_t] { children(pid, of: pid) }
+
+    private static func children(_ pid: pid_t, of thread: pid_t) -> [pid_t] {
+        ((try? SmallFile.readText("/proc/\(pid)/task/\(thread)/children")) ?? "")
+            .split(separator: " ").compactMap { pid_t($0) }
+    }
+
+    /// The children of a process, theirs and so on.
+    ///
+    /// - Parameter generations: the most that are looked at.
+    package static func descendants(of pid: pid_t, generations: Int = .max) -> [pid_t] {
+        var found: [pid_t] = []
+        var (last, left) = ([pid], generations)
+        // A process that ends meanwhile gives its children to another parent, so there is no circle.
+        while !last.isEmpty, left > 0 {
+            last = last.flatMap { children($0) }
+            found += last
+            left -= 1
         }
+        return found
     }
 
     /// The number of file locks that the process holds by its first descriptors, `limit` at the most.

@@ -124,6 +124,24 @@ struct DeclaredClientTests {
             })
     }
 
+    @Test("A quit ends what a launched process has started, also in a session of its own")
+    func quitOfASession() throws {
+        let manifests = try TemporaryDirectory()
+        let note = manifests.file("pid")
+        try write(
+            "identifier: org.example.apart\n"
+                + "command: [setsid, --wait, /bin/sh, -c, 'echo $$ > \(note).new; mv \(note).new \(note); exec sleep 1000']\n",
+            manifests.file("apart.yaml"))
+        let stage = try Fixture(["--set", "manifestDirectory=\(manifests.path)"])
+        #expect(eventually(within: 30_000) { access(note, F_OK) == 0 })
+        let text = try String(contentsOfFile: note, encoding: .utf8)
+        let sleeper = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
+        defer { kill(sleeper, SIGKILL) }
+        #expect(getsid(sleeper) == sleeper)
+        #expect(try stage.nightbell("quit", "org.example.apart").code == 0)
+        #expect(eventually(within: 30_000) { kill(sleeper, 0) != 0 })
+    }
+
     @Test("They are launched with the supervisor, sleep without a process, and answer calls")
     func boot() throws {
         let manifests = try TemporaryDirectory()

@@ -77,6 +77,8 @@ import Testing
             socketPath: "\(directory.path)/nightbell.sock", runtimeDirectory: directory.path)
         configuration.monitor = MonitorProgram(path: monitors.program)
         configuration.settings.wakes.linger = .milliseconds(50)
+        // The word that the phone says before the monitor's first report must not last for the whole call.
+        configuration.settings.budgets.mediaLapse = .milliseconds(500)
         // A call that held a task for all its time would be hung up.
         configuration.settings.budgets.backgroundTasks = .seconds(8)
         configuration.settings.budgets.expirationNotice = .seconds(1)

@@ -40,7 +40,6 @@ import Testing
         #expect(ProcFS.threadIdentifiers(child.pid) == [child.pid])
     }
 
-    /// The name may resemble the fields after it.
     @Test func ancestorsEndWithTheFirstProcess() throws {
         let child = try Child.echo()
         var visited: [pid_t] = []
@@ -55,6 +54,7 @@ import Testing
         #expect(limited == nil)
     }
 
+    /// The name may resemble the fields after it.
     @Test func namesDoNotConfuse() throws {
         let directory = try TemporaryDirectory()
         let program = directory.file(") Z 1 (x")

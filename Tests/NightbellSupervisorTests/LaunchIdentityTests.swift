@@ -239,6 +239,27 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A launched program that says nothing itself may have opened a terminal. `NIGHTBELL_LAUNCH` holds the
+    /// identifier of the recorded launch; what a manifest declares is launched without it.
+    @Test func anotherProgramInASessionOfItsOwnIsAClientOfItsOwn() throws {
+        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let actor = try TestClient(name, of: supervisor)
+        actor.arguments = ["-c", "setsid --wait env -u NIGHTBELL_LAUNCH '\(actor.program)'; exit $?"]
+        actor.program = "/bin/sh"
+        let first = try actor.start()
+        let peer = try first.park("registration")
+        defer { close(peer) }
+        kill(first.pid, SIGKILL)
+        let process = try actor.appears()
+        supervisor.launched.note(process.pid)
+        try process.command("hello \(other) voip")
+        #expect(try supervisor.show(other)?.processID == UInt32(process.pid))
+        #expect(try supervisor.show(name)?.state == .launching)
+        kill(process.pid, SIGKILL)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        try supervisor.stop()
+    }
+
     /// A shell that goes on after its program could start it again, beside the next launch.
     @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
         let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }

@@ -42,8 +42,12 @@ extension Supervisor {
         do {
             let pid = record.process.pid
             // Before it is moved.
-            let descendants = descendants(
-                of: pid, in: Self.cgroup(of: pid), supervision.user(of: client), Self.mostGenerations)
+            let (cgroup, user) = (Self.cgroup(of: pid), supervision.user(of: client))
+            let all = ProcFS.descendants(of: pid, generations: Self.mostGenerations)
+            let descendants = all.filter { descendant in
+                Self.cgroup(of: descendant) == cgroup
+                    && (user == 0 || user.map { ProcFS.ownsAll(descendant, $0) } ?? false)
+            }
             try suspender.attach(slot: client.slot, process: record.process)
             for descendant in descendants {
                 try suspender.include(slot: client.slot, descendant: descendant)
@@ -59,16 +63,4 @@ extension Supervisor {
     private static let mostGenerations = 16
 
     private static func cgroup(of pid: pid_t) -> String? { try? SmallFile.readText("/proc/\(pid)/cgroup") }
-
-    private func descendants(
-        of pid: pid_t, in cgroup: String?, _ user: UserID?, _ generations: Int
-    ) -> [pid_t] {
-        guard generations > 0 else { return [] }
-        return ProcFS.children(pid).flatMap { child in
-            let isMember =
-                Self.cgroup(of: child) == cgroup
-                && (user == 0 || user.map { ProcFS.ownsAll(child, $0) } ?? false)
-            return (isMember ? [child] : []) + descendants(of: child, in: cgroup, user, generations - 1)
-        }
-    }
 }

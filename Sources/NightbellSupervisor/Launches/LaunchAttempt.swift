@@ -99,8 +99,11 @@ final class LaunchAttempt {
         try signal(SIGKILL)
     }
 
-    /// A kernel before 6.9 signals only the first process.
+    /// Also the processes in groups of their own, as `setsid` makes one. A kernel before 6.9 signals of the
+    /// first process's group only itself.
     private func signal(_ number: CInt) throws(SystemError) {
+        // They have another parent once theirs has ended.
+        signalDescendantsApart(number)
         do {
             try process.signalGroup(number)
         } catch {
@@ -108,6 +111,32 @@ final class LaunchAttempt {
             try process.signal(number)
         }
     }
+
+    /// Signals the descendants that are in other process groups than its own. Looks at no more than
+    /// `mostDescendants`, so that no program makes this long, and at the children of each process's first
+    /// thread: wrappers have no other threads.
+    private func signalDescendantsApart(_ number: CInt) {
+        var (found, index) = ([(pid: process.pid, parent: pid_t(0))], 0)
+        while index < found.count, found.count <= Self.mostDescendants {
+            let parent = found[index].pid
+            found += ProcFS.children(ofFirstThreadOf: parent).prefix(Self.mostDescendants).map {
+                ($0, parent)
+            }
+            index += 1
+        }
+        for (pid, parent) in found.dropFirst().prefix(Self.mostDescendants) where getpgid(pid) != process.pid
+        {
+            do throws(SystemError) {
+                let descendant = try ProcessHandle(opening: pid)
+                // The pid may have been given to another process before it was opened.
+                if ProcFS.statistics(pid)?.parent == parent { try descendant.signal(number) }
+            } catch {
+                // It has ended meanwhile, or the supervisor may not signal it.
+            }
+        }
+    }
+
+    private static let mostDescendants = 64
 
     /// Kills the processes that it has left behind: another launch follows, and they would be a second copy.
     func killRest() {

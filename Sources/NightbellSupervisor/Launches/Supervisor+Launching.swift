@@ -298,15 +298,24 @@ extension Supervisor {
     }
 
     /// The client that this process was launched as; nil: it was not launched, or is another client.
+    ///
+    /// A descendant of the launched process in a session of its own, as one started by `script`, counts if it
+    /// says the client's identifier by itself: it can also be another program, as in a terminal that the
+    /// launched process has opened.
     func launchedClient(_ identifier: ClientIdentifier, _ connection: Connection) -> ClientID? {
-        guard let client = supervision.client(named: identifier), launch(of: connection)?.client == client
+        guard let client = supervision.client(named: identifier),
+            let attempt = launches.attempt(of: client)
         else { return nil }
-        return client
+        if let launch = launch(of: connection) { return launch.client == client ? client : nil }
+        guard supervision.user(of: client) == connection.credentials.uid else { return nil }
+        let isDescendant = ProcFS.firstOfAncestry(of: connection.credentials.pid) {
+            $0 == attempt.pid ? true : nil
+        }
+        return isDescendant == true ? client : nil
     }
 
-    /// The launch in progress that the process of this connection came from: it was launched itself, is in
-    /// the session that the launched process leads, as a program started by a shell is, or descends from it
-    /// in a session of its own, as one started by `script` does.
+    /// The launch in progress that the process of this connection came from: it was launched itself, or is in
+    /// the session that the launched process leads, as a program started by a shell is.
     private func launch(of connection: Connection) -> (client: ClientID, isItself: Bool)? {
         let (pid, user) = (connection.credentials.pid, connection.credentials.uid)
         if let client = connection.launched, launches.attempt(of: client) != nil { return (client, true) }
@@ -315,9 +324,7 @@ extension Supervisor {
             return supervision.user(of: client) == user ? (client, true) : nil
         }
         guard
-            let client = launches.client(launchedAs: getsid(pid))
-                ?? ProcFS.firstOfAncestry(of: pid, { launches.client(launchedAs: $0) }),
-            supervision.user(of: client) == user
+            let client = launches.client(launchedAs: getsid(pid)), supervision.user(of: client) == user
         else { return nil }
         return (client, false)
     }
@@ -352,10 +359,11 @@ extension Supervisor {
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
-        // The process that was launched speaks for the client, or has started it.
-        let isWrapped = newcomer.programStart != nil || launch(of: connection).map { !$0.isItself } ?? false
         noteOutcome(client, isOver: true)
         let attempt = takeAttempt(client)
+        // The process that was launched speaks for the client, or has started it.
+        let isLaunchedItself = connection.launched == client || attempt?.pid == connection.credentials.pid
+        let isWrapped = newcomer.programStart != nil || attempt != nil && !isLaunchedItself
         attempt?.end()
         if let attempt, attempt.connection != connection.key, let unused = connections[attempt.connection] {
             closeConnection(unused)

@@ -15,7 +15,7 @@ final class Adoption {
     init(process pid: pid_t) throws(AdoptionRefusal) {
         process = try Self.open(pid)
         self.pid = pid
-        members = { [pid] + Self.descendants(of: pid) }
+        members = { [pid] + ProcFS.descendants(of: pid) }
         try check()
     }
 
@@ -108,17 +108,6 @@ final class Adoption {
     }
 
     // MARK: Members
-
-    private static func descendants(of pid: pid_t) -> [pid_t] {
-        var found: [pid_t] = []
-        var last = [pid]
-        // A process that ends meanwhile gives its children to another parent, so there is no circle.
-        while !last.isEmpty {
-            last = last.flatMap { ProcFS.children($0) }
-            found += last
-        }
-        return found
-    }
 
     private static func find(_ path: String) throws(AdoptionRefusal) -> String {
         guard let mount = CgroupMount.find() else { throw .noHierarchy }
