@@ -181,7 +181,7 @@ final class Phone {
 
     private func registrationFailed(_ failure: RegistrationFailure) {
         eventLog.write("registration_failed", ["reason": .text(failure.description)])
-        if case .refused(401...404, _) = failure, !sleep.isInBackground {
+        if case .refused(401...404, _) = failure, !sleep.isInBackground, !sleep.isInForegroundForCall {
             complain("\(account.user) cannot register: \(failure)")
             return finish(succeeded: false)
         }

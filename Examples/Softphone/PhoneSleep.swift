@@ -301,7 +301,7 @@ extension Phone {
         sleep.isInForegroundForCall = false
         // Without a keep-alive timeout nothing would wake it to register again: it goes once it has
         // registered.
-        guard sleep.keepAliveTimeout != nil, sleep.parked != nil else { return }
+        guard sleep.keepAliveTimeout != nil else { return }
         do throws(NightbellError) {
             try client.enterBackground()
             sleep.isInBackground = true
