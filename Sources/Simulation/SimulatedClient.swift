@@ -233,11 +233,11 @@ final class SimulatedClient {
     /// Whether anything but lingering keeps it awake in the background.
     func isBusy(at now: Instant) -> Bool { entering != nil || openWake != nil || holds(at: now) }
 
-    /// Whether anything but a request can wake it once it sleeps.
     /// Whether it would be less reachable without its process.
     var losesReach: Bool {
         timeout != nil || sockets.contains { !$0.survives } || sockets.isEmpty && isReachable
     }
+    /// Whether anything but a request can wake it once it sleeps.
     var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded || $0.isDevice } }
 
     /// Its state, from the messages and actions so far.

@@ -113,11 +113,12 @@ extension Supervision {
     }
 
     /// The client says that it has media, which counts where nothing better is known. It is told if that does
-    /// not keep it awake.
+    /// not keep it awake: without a stream, earlier words and the stream that has ended count only until they
+    /// lapse.
     mutating func claimMedia(_ client: ClientID, at now: Instant) -> Answer {
         let hasStreams = machine.media[clients[client.id].user]?.hasStreams ?? false
         guard !hasStreams || mutated(.believesClaims) else {
-            return clients[client.id].assertions.mediaPlays(at: now) ? .done : .refused(.noStream)
+            return clients[client.id].assertions.mediaEndIsOpen ? .done : .refused(.noStream)
         }
         clients[client.id].assertions.renewMedia(until: now + settings.budgets.mediaLapse)
         return .done

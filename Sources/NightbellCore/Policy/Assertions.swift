@@ -46,6 +46,9 @@ struct Assertions: Sendable, Equatable {
 
     var hasTasks: Bool { !tasks.isEmpty }
 
+    /// Media counts as playing until its end is reported.
+    var mediaEndIsOpen: Bool { mediaUntil == Self.unlimited }
+
     func mediaPlays(at now: Instant) -> Bool {
         mediaUntil.map { now < $0 } ?? false
     }

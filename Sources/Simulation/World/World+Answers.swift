@@ -76,7 +76,7 @@ extension World {
             return answer == (timeout < minimum ? .refused(.timeoutTooShort(minimum: minimum)) : .done)
         case .mediaActivity:
             guard modes.contains(.audio) else { return answer == .refused(.modeRequired(.audio)) }
-            let isHeard = machine.hasStreams[client.user] != true || client.mediaUntil > now
+            let isHeard = machine.hasStreams[client.user] != true || client.mediaUntil == .distantFuture
             return answer == (isHeard ? .done : .refused(.noStream))
         case .beginBackgroundTask:
             return isRight(answer, toBeginTaskOf: client, key)
