@@ -9,24 +9,21 @@ extension Supervision {
         guard !isStopping else { return }
         pressedUntil = now + settings.memoryPressure.pause
         if notesChanges { changes.hasPressure = true }
-        let candidates = sizes.filter { size in
+        let candidates = sizes.compactMap { size -> (client: ClientID, rank: (Int, Int, UInt32))? in
             guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
                 !clients[size.client.id].isUnmodified || mutated(.endsUnmodified),
                 case .suspended = clients[size.client.id].lifecycle.stage
-            else { return false }
-            return true
+            else { return nil }
+            return (size.client, (losesReach(size.client) ? 1 : 0, -size.bytes, size.client.slot))
         }
-        func rank(_ size: ClientSize) -> (Int, Int, UInt32) {
-            (losesReach(size.client) ? 1 : 0, -size.bytes, size.client.slot)
-        }
-        var largest = candidates.sorted { rank($0) < rank($1) }
+        var largest = candidates.sorted { $0.rank < $1.rank }
         if mutated(.endsSmallest) { largest.reverse() }
-        for size in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
-            guard case .suspended = clients[size.client.id].lifecycle.stage else { continue }
-            count(.endedUnderPressure, of: size.client)
-            noteEndOfSleep(size.client, at: now)
-            kill(size.client, .memoryPressure, at: now, into: &actions)
-            suspendIfIdle(size.client, at: now, into: &actions)
+        for (client, _) in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
+            guard case .suspended = clients[client.id].lifecycle.stage else { continue }
+            count(.endedUnderPressure, of: client)
+            noteEndOfSleep(client, at: now)
+            kill(client, .memoryPressure, at: now, into: &actions)
+            suspendIfIdle(client, at: now, into: &actions)
         }
     }
 }
