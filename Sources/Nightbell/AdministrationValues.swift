@@ -44,8 +44,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Why the machine does not wake from its sleep for keep-alive handlers; empty: it does, or none needs
     /// it.
     public var alarmProblem: String
-    /// Identifiers of declared clients that do not run, and that only a request would launch: they have ended
-    /// well, were quit or were given up. Sorted, at most 100.
+    /// Identifiers of declared clients that do not run, and that only a request would launch: they were never
+    /// started, have ended well, were quit or were given up. Sorted, at most 100.
     public var notRunning: [String]
 
     /// A source of facts about the machine.

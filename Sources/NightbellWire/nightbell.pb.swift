@@ -3308,8 +3308,8 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._alarmProblem = newValue}
   }
 
-  /// Identifiers of declared clients that do not run, and that only a request would launch: they have ended well, were
-  /// quit or were given up. Sorted, at most 100; those that the caller may see.
+  /// Identifiers of declared clients that do not run, and that only a request would launch: they were never started, have
+  /// ended well, were quit or were given up. Sorted, at most 100; those that the caller may see.
   package var notRunning: [String] {
     get {_storage._notRunning}
     set {_uniqueStorage()._notRunning = newValue}

@@ -105,8 +105,7 @@ struct RunWatch {
                 complain(
                     """
                     \(program), pid \(pid), is the client \(names.joined(separator: ", ")), and not \(identifier) as \
-                    --identifier asks: it does not send what NIGHTBELL_LAUNCH holds, so that it cannot be launched \
-                    again either
+                    --identifier asks: it does not send what NIGHTBELL_LAUNCH holds
                     """)
             }
         } catch {

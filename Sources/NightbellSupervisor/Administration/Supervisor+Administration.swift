@@ -298,7 +298,9 @@ extension Supervisor {
         status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
         status.alarmProblem = alarmProblem
         let absent = launches.declarations.values.map(\.registration).filter {
-            supervision.client(named: $0.identifier) == nil && mayAct(.see, on: $0.user, connection)
+            supervision.client(named: $0.identifier) == nil
+                && launches.returning.processes[$0.identifier] == nil
+                && mayAct(.see, on: $0.user, connection)
         }
         status.notRunning = Array(absent.map { "\($0.identifier)" }.sorted().prefix(100))
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)

@@ -22,7 +22,6 @@ struct SessionMonitor {
 
     /// Processes that are looked for at a time: some 20 µs each.
     static let processesAtOnce = 8
-    /// Generations between a client's process and one that plays for it.
 
     /// Takes a report. Processes that it does not name any more are forgotten.
     mutating func take(_ report: WireMonitorReport.Audio) {

@@ -109,7 +109,9 @@ struct RunCommand: ParsableCommand {
         if unmodified { throw ExitCode(try runUnmodified(path)) }
         unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
         unsafe setenv("NIGHTBELL_SOCKET", path, 1)
+        var isRecorded = false
         if let recorded, isCommandText, !directory.unicodeScalars.contains("\u{FFFD}") {
+            isRecorded = true
             unsafe setenv("NIGHTBELL_LAUNCH", base64(try record(recorded, directory)), 1)
         } else {
             unsafe unsetenv("NIGHTBELL_LAUNCH")
@@ -117,7 +119,7 @@ struct RunCommand: ParsableCommand {
                 "not all of the command, its directory and variables is UTF-8: it cannot be launched again")
         }
 
-        RunWatch(program: command[0], socketPath: path, identifier: identifier).begin()
+        RunWatch(program: command[0], socketPath: path, identifier: isRecorded ? identifier : nil).begin()
         // The arguments as they were written, even if they are not UTF-8.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
