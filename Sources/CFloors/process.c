@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -101,6 +102,10 @@ int cfloors_descriptor_of(pid_t pid, int descriptor) {
     close(process);
     errno = code;
     return copy;
+}
+
+int cfloors_spawn_closes_from(posix_spawn_file_actions_t *actions, int first) {
+    return posix_spawn_file_actions_addclosefrom_np(actions, first);
 }
 
 size_t cfloors_raise_descriptor_limit(void) {

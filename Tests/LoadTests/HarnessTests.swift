@@ -69,6 +69,20 @@ struct HarnessTests {
         }
     }
 
+    @Test("A program gets no descriptor that the harness has from its shell")
+    func noOthers() throws {
+        try inDirectory {
+            let opened = try OwnedDescriptor(opening: "/dev/null", O_RDONLY)
+            // A duplicate is inherited.
+            let inherited = OwnedDescriptor(adopting: dup(opened.rawValue))
+            try #require(inherited.rawValue > 2)
+            let child = try ChildProcess("ls", ["/bin/ls", "/proc/self/fd"], log: "\(directory)/log")
+            try wait(for: "the child", atMost: .seconds(20)) { !child.isRunning }
+            // The last is the directory that it reads.
+            #expect(text("log") == "0\n1\n2\n3\n")
+        }
+    }
+
     @Test("All children are asked to end before one is waited for")
     func ending() throws {
         try inDirectory {

@@ -3,6 +3,7 @@
 // nothing while something is measured.
 #pragma once
 
+#include <spawn.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -188,6 +189,9 @@ int cfloors_pidfd(pid_t pid);
 
 // A duplicate of a descriptor of another process, close-on-exec. -1 and errno.
 int cfloors_descriptor_of(pid_t pid, int descriptor);
+
+// posix_spawn_file_actions_addclosefrom_np(3): 0 or an errno.
+int cfloors_spawn_closes_from(posix_spawn_file_actions_t *actions, int first);
 
 // Raises the soft limit of descriptors to the hard one; returns it.
 size_t cfloors_raise_descriptor_limit(void);

@@ -11,7 +11,8 @@ final class ChildProcess {
     /// noticed.
     private(set) var exitStatus: CInt?
 
-    /// Starts a program. `descriptors` become its descriptors 3, 4, …; its output goes to `log`.
+    /// Starts a program. `descriptors` become its descriptors 3, 4, …, and it has no others beside the
+    /// first three; its output goes to `log`.
     ///
     /// - Parameters:
     ///   - guardian: the load tester's path, for a program that does not itself make sure that it ends with
@@ -35,8 +36,9 @@ final class ChildProcess {
         }
         for index in descriptors.indices {
             posix_spawn_file_actions_adddup2(&actions, aside + CInt(index), 3 + CInt(index))
-            posix_spawn_file_actions_addclose(&actions, aside + CInt(index))
         }
+        // Also those that the harness itself has inherited from a shell.
+        cfloors_spawn_closes_from(&actions, 3 + CInt(descriptors.count))
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
