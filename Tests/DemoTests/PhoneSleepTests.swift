@@ -77,9 +77,6 @@ import Testing
             socketPath: "\(directory.path)/nightbell.sock", runtimeDirectory: directory.path)
         configuration.monitor = MonitorProgram(path: monitors.program)
         configuration.settings.wakes.linger = .milliseconds(50)
-        // Longer than the phone's pause between two words, and much shorter than the call: a word that it says
-        // before the monitor's first report must not keep it awake until its end.
-        configuration.settings.budgets.mediaLapse = .seconds(3)
         // A call that held a task for all its time would be hung up.
         configuration.settings.budgets.backgroundTasks = .seconds(8)
         configuration.settings.budgets.expirationNotice = .seconds(1)
