@@ -312,8 +312,8 @@ public final class Client: Sendable {
     /// instead, for as long as it runs and is not muted.
     ///
     /// - Throws: ``NightbellError/Code/noStream`` if this has no effect, because PipeWire knows of no such
-    ///   stream, or only of one that has ended, which counts for 5 s more: a call that is held needs another reason to run, such as ``enterForeground()``;
-    ///   ``NightbellError/Code/modeRequired``.
+    ///   stream, or only of one that has ended, which counts for 5 s more: a call that is held needs another
+    ///   reason to run, such as ``enterForeground()``; ``NightbellError/Code/modeRequired``.
     public func mediaActivity() throws(NightbellError) { _ = try session.request(.media) }
 
     // MARK: Driving

@@ -99,8 +99,8 @@ final class LaunchAttempt {
         try signal(SIGKILL)
     }
 
-    /// Also the processes in groups of their own, as `setsid` makes one. A kernel before 6.9 signals of the
-    /// first process's group only itself.
+    /// Signals its process group, and its descendants in other groups, such as one that `setsid` has made. A
+    /// kernel before 6.9 cannot signal a group by a pidfd: then only the first process of it is signalled.
     private func signal(_ number: CInt) throws(SystemError) {
         // They have another parent once theirs has ended.
         signalDescendantsApart(number)
