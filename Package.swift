@@ -51,7 +51,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.0"),
-        // For nightbell-transfer.
+        // For nightbell-transfer, and the push service of the gateway.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
@@ -78,7 +78,7 @@ let package = Package(
         .target(
             name: "NightbellWire",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
-            exclude: ["monitor.proto", "nightbell.proto", "records.proto"],
+            exclude: ["monitor.proto", "nightbell.proto", "push.proto", "records.proto"],
             swiftSettings: settings),
 
         .target(name: "LinuxSystem", dependencies: ["CLinux"], swiftSettings: faulty),
@@ -224,12 +224,23 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        // Keeps messages for clients until these have handled them: a part of the gateway's process.
+        .target(
+            name: "PushService",
+            dependencies: [
+                "EventHandlers", "EventLoop", "LinuxSystem", "NightbellWire",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
         // The process that people and machines talk to by HTTP. Nothing of it is built for the other
         // programs.
         .target(
             name: "Gateway",
             dependencies: [
-                "LinuxSystem", "Nightbell", "Presentation", "StatusReports",
+                "LinuxSystem", "Nightbell", "Presentation", "PushService", "StatusReports",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

@@ -39,6 +39,8 @@ package struct DaemonSettings: Sendable, Equatable {
     package var gatewayUser = ""
     /// The rights of that user.
     package var gatewayRights = GatewayUse.wake
+    /// Where clients reach the push service; empty: nowhere.
+    package var pushSocket: String
     /// The log level.
     package var logLevel: Logger.Level = .info
     /// How long a new control connection may stay silent.
@@ -65,6 +67,7 @@ package struct DaemonSettings: Sendable, Equatable {
         runtimeDirectory = mode.runtimeDirectory
         manifestDirectory = mode.configurationDirectory + "/clients.d"
         stateDirectory = mode.stateDirectory
+        pushSocket = mode.pushSocket
     }
 
     /// The kind of memory stall: of some processes, or of all that had work at the same time.
@@ -124,6 +127,15 @@ package enum Mode: Sendable, Equatable {
         switch self {
         case .system: "/run/nightbell"
         case .user(let runtimeDirectory, _, _): runtimeDirectory
+        }
+    }
+
+    /// Where the push service of this audience listens.
+    var pushSocket: String {
+        switch self {
+        // The gateway's own directory: it runs as a user of its own.
+        case .system: "/run/nightbell-gateway/push.sock"
+        case .user(let runtimeDirectory, _, _): runtimeDirectory + "/push.sock"
         }
     }
 

@@ -66,6 +66,9 @@ package enum Keys {
             "budgets.fetch", \.supervision.budgets.fetch, atLeast: .milliseconds(10),
             "The time for a fetch; a client that has not completed it by then is terminated."),
         .duration(
+            "budgets.push", \.supervision.budgets.push, atLeast: .milliseconds(10),
+            "The time to handle pushes; a client that has not completed that by then is terminated."),
+        .duration(
             "budgets.mediaLapse", \.supervision.budgets.mediaLapse,
             "How long media counts as playing after its last sign."),
         .duration(
@@ -253,6 +256,13 @@ package enum Keys {
         .choice(
             "gateway.rights", \.gatewayRights,
             "The rights of that user over all clients: to see them (read), or also to wake, suspend, quit and launch them (wake)."
+        ),
+        .file(
+            "gateway.pushSocket", \.pushSocket, limit: 107, mayBeEmpty: true,
+            "Where clients reach the push service, which nightbell-gateway is with --push; nothing: nowhere."),
+        .count(
+            "push.perHour", \.supervision.push.perHour, 1...3_600,
+            "How often a client in the background is told of pushes within an hour; the others wait, and are told together."
         ),
     ]
 

@@ -4,6 +4,7 @@ import Hummingbird
 import NIOCore
 import Nightbell
 import Presentation
+import PushService
 import ServiceLifecycle
 import StatusReports
 
@@ -17,6 +18,8 @@ struct Endpoints: Sendable {
     let tokens: TokenStore
     let metrics: MetricsPage
     let limits: Limits
+    /// nil: there is no push service.
+    let pushes: PushEndpoints?
 
     typealias Handler = @Sendable (Request, Context) async throws -> Response
 
@@ -60,6 +63,7 @@ struct Endpoints: Sendable {
             }
         }
         add(router, "/v1/events", .get, .read) { request, _ in try events(request) }
+        if let pushes { add(pushes, to: router) }
         return router
     }
 
@@ -80,6 +84,24 @@ struct Endpoints: Sendable {
         let allowed: [HTTPRequest.Method] = method == .get ? [.get, .head] : [method]
         for other in Self.methods where !allowed.contains(other) {
             router.on(path, method: other) { _, _ -> Response in throw APIError.methodNotAllowed(allowed) }
+        }
+    }
+
+    private func add(_ pushes: PushEndpoints, to router: Router<Context>) {
+        add(router, "/v1/clients/:id/push", .post, .push) { request, context in
+            let name = try identifier(context)
+            let user = try await link.ask { (administration) throws(NightbellError) in
+                try administration.show(name).uid
+            }
+            return try await pushes.leave(request, at: .client(Recipient(user: user, client: name)))
+        }
+        let path: RouterPath = "/push/:token"
+        router.on(path, method: .get) { _, context in try pushes.discover(context) }
+        router.on(path, method: .post) { request, context in try await pushes.leave(request, context) }
+        for other in Self.methods where ![.get, .head, .post].contains(other) {
+            router.on(path, method: other) { _, _ -> Response in
+                throw APIError.methodNotAllowed([.get, .head, .post])
+            }
         }
     }
 

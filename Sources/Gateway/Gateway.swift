@@ -1,9 +1,13 @@
+import Glibc
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import HummingbirdTLS
+import LinuxSystem
 package import Logging
+import NIOConcurrencyHelpers
 import NIOCore
+import PushService
 import ServiceLifecycle
 
 /// The door through which people and machines reach a supervisor by HTTP.
@@ -31,10 +35,15 @@ package struct Gateway: Sendable {
         let hub = EventHub(limits)
         let durations = WakeDurations()
         let link = SupervisorLink(path: configuration.socketPath, limits: limits)
+        let door = try configuration.push.map { _ in try PushDoor() }
+        let publicURL = NIOLockedValueBox(configuration.push?.publicURL ?? "")
         let endpoints = Endpoints(
             link: link, directory: ClientDirectory(link, limits), hub: hub,
             tokens: TokenStore(TokenFile(configuration.tokenFile), logger),
-            metrics: MetricsPage(hub: hub, durations: durations), limits: limits)
+            metrics: MetricsPage(hub: hub, durations: durations), limits: limits,
+            pushes: door.map { door in
+                PushEndpoints(door: door, limits: limits) { publicURL.withLockedValue { $0 } }
+            })
         try EventFeed(path: configuration.socketPath, hub: hub, durations: durations, logger: logger).start()
 
         let server: HTTPServerBuilder
@@ -49,14 +58,48 @@ package struct Gateway: Sendable {
                 address: .hostname(configuration.host, port: configuration.port), serverName: nil,
                 availableConnectionsDelegate: .maximum(limits.connections, logger: logger)),
             services: [Heartbeat(hub: hub, interval: limits.heartbeat)],
-            onServerRunning: { channel in onListening(channel.localAddress?.port ?? 0) },
+            onServerRunning: { [configuration, logger] channel in
+                let port = channel.localAddress?.port ?? 0
+                if let push = configuration.push, let door {
+                    let url = push.publicURL ?? configuration.url(port: port)
+                    publicURL.withLockedValue { $0 = url }
+                    Self.startPushes(push, supervisor: configuration.socketPath, url, door, logger)
+                }
+                onListening(port)
+            },
             logger: logger)
+        defer { door?.close() }
         do {
             try await application.runService()
         } catch let error as IOError {
             throw Failure(
                 description: "cannot listen on \(configuration.host):\(configuration.port): \(error)",
                 isCertificate: false)
+        }
+    }
+
+    /// Runs the push service on a thread of its own. Without its store the process ends: another one may have
+    /// more luck.
+    private static func startPushes(
+        _ push: GatewayConfiguration.Push, supervisor: String, _ url: String, _ door: PushDoor,
+        _ logger: Logger
+    ) {
+        let code = Thread.start {
+            do throws(PushError) {
+                let service = try PushService(
+                    PushService.Configuration(
+                        directory: push.directory, socket: push.socket, supervisor: supervisor,
+                        publicURL: url),
+                    door: door, logger: logger)
+                try service.run()
+            } catch {
+                logger.critical("\(error)")
+                exit(EX_IOERR)
+            }
+        }
+        guard code == 0 else {
+            logger.critical("\(SystemError(code: code, call: "pthread_create"))")
+            exit(EX_OSERR)
         }
     }
 

@@ -9,6 +9,8 @@ package struct GatewayConfiguration: Sendable {
     package var tokenFile: String
     /// The supervisor's control socket.
     package var socketPath: String
+    /// nil: there is no push service.
+    package var push: Push?
     package var limits = Limits()
 
     package init(tokenFile: String, socketPath: String) {
@@ -25,6 +27,28 @@ package struct GatewayConfiguration: Sendable {
             self.chain = chain
             self.key = key
         }
+    }
+
+    /// The push service.
+    package struct Push: Sendable, Equatable {
+        /// The directory of its store.
+        package var directory: String
+        /// Where clients connect.
+        package var socket: String
+        /// Scheme, host and port that senders reach this gateway by; nil: those that it listens on.
+        package var publicURL: String?
+
+        package init(directory: String, socket: String, publicURL: String? = nil) {
+            self.directory = directory
+            self.socket = socket
+            self.publicURL = publicURL
+        }
+    }
+
+    /// How it is reached on a port.
+    package func url(port: Int) -> String {
+        let host = host.contains(":") ? "[\(host)]" : host
+        return "\(certificate == nil ? "http" : "https")://\(host):\(port)"
     }
 
     /// Whether only processes of this machine can connect.

@@ -106,6 +106,38 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.forgetClient(message), "ForgetClient")
     }
 
+    /// Leaves a message for a client at the push service, as a sender would: the client is woken or launched
+    /// for it, as often as it may be in an hour.
+    ///
+    /// - Parameters:
+    ///   - body: at most 4,096 bytes.
+    ///   - lifetime: how long it is kept, in whole seconds; 28 days at most. Zero: if the client can handle it
+    ///     at once (within 30 s), or not at all.
+    ///   - topic: replaces a waiting message of the same topic; at most 32 characters of base64url.
+    /// - Returns: the number of the message (``PushMessage/id``).
+    /// - Throws: ``NightbellError/Code/pushUnavailable`` if there is no push service,
+    ///   ``NightbellError/Code/pushRefused`` if it refuses: too many messages wait, or a value is out of its
+    ///   range.
+    @discardableResult
+    public mutating func push(
+        _ body: [UInt8], to identifier: String, _ urgency: PushUrgency = .normal,
+        lifetime: Duration = .seconds(86_400), topic: String = ""
+    ) throws(NightbellError) -> UInt64 {
+        let (path, user) = (try status().pushSocket, try show(identifier).uid)
+        let connection = try PushConnection(
+            path: path, client: identifier, user: user, timeout: requestTimeout.wholeNanoseconds)
+        let answer = try connection.ask(
+            .send(
+                .with {
+                    $0.body = body.asField
+                    $0.urgency = urgency.wire
+                    $0.lifetimeS = UInt32(clamping: lifetime.components.seconds)
+                    $0.topic = topic
+                }))
+        guard case .accepted(let accepted)? = answer else { throw .unexpectedAnswer(to: "Send") }
+        return accepted.id
+    }
+
     /// Has the supervisor treat a client as if something had happened to the machine, to try the client with.
     ///
     /// - Throws: ``NightbellError/Code/modeRequired`` if the client has not declared the mode that this

@@ -27,6 +27,7 @@ extension SupervisorStatus {
         monitorProcessID = wire.monitorProcessID == 0 ? nil : Int32(clamping: wire.monitorProcessID)
         alarmProblem = wire.alarmProblem
         notRunning = wire.notRunning
+        pushSocket = wire.pushSocket
     }
 }
 
@@ -130,6 +131,19 @@ extension ClientInfo.Observation {
         latest = Occurrence(wire.latest)
         latestAgo = latest == nil ? nil : .milliseconds(Int64(clamping: wire.latestAgoMs))
         isTold = wire.isTold
+        pushObstacle = PushObstacle(wire.waitsFor)
+    }
+}
+
+extension ClientInfo.Observation.PushObstacle {
+    init?(_ wire: WirePushObstacle) {
+        switch wire {
+        case .underWay: self = .underWay
+        case .failed: self = .failed
+        case .tooMany: self = .tooMany
+        case .conditions: self = .conditions
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
     }
 }
 

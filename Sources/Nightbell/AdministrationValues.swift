@@ -47,6 +47,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Identifiers of declared clients that do not run, and that only a request would launch: they were never
     /// started, have ended well, were quit or were given up. Sorted, at most 100.
     public var notRunning: [String]
+    /// Where clients reach the push service; empty: nowhere.
+    public var pushSocket: String
 
     /// A source of facts about the machine.
     public struct Source: Sendable, Hashable {
@@ -210,6 +212,20 @@ public struct ClientInfo: Sendable, Hashable {
         public var latestAgo: Duration?
         /// The client has been told of it, or is being told.
         public var isTold: Bool
+        /// Of pushes: why the client has not been told; nil: none wait, or it is told.
+        public var pushObstacle: PushObstacle?
+
+        /// Why a client is not told of pushes that wait for it.
+        public enum PushObstacle: String, Sendable, Hashable, CaseIterable {
+            /// It is handling others.
+            case underWay = "under-way"
+            /// It has failed to handle them a moment ago.
+            case failed
+            /// It was told so often in the last hour as it may be.
+            case tooMany = "too-many"
+            /// Their urgency asks for power, or for a network that is not metered.
+            case conditions
+        }
     }
 
     public var identifier: String

@@ -51,6 +51,10 @@ extension Client {
         /// `NIGHTBELL_SOCKET` if set, else the user's own supervisor at
         /// `$XDG_RUNTIME_DIR/nightbell/nightbell.sock` if that exists, else `/run/nightbell/nightbell.sock`.
         public static func defaultSocketPath() -> String { Environment.socketPath() }
+
+        /// Where the push service of that supervisor listens, unless configured otherwise:
+        /// `$XDG_RUNTIME_DIR/nightbell/push.sock`, else `/run/nightbell-gateway/push.sock`.
+        package static func defaultPushSocketPath() -> String { Environment.pushSocketPath() }
     }
 
     /// A process of the same user that is suspended and woken as it is.
@@ -82,6 +86,10 @@ extension Client {
         /// It is a good moment to fetch new content. Called after ``wake``; return soon, and call
         /// ``Fetch/complete(_:)`` when it is done. ``fetching(_:)`` sets an asynchronous function instead.
         public var fetch: @Sendable (Fetch) -> Void = { $0.complete(.failed) }
+        /// Messages wait at the push service. Called after ``wake``; return soon, and call
+        /// ``Pushes/complete(_:)`` when they are handled. ``handlingPushes(_:)`` sets an asynchronous function
+        /// for each message instead.
+        public var push: @Sendable (Pushes) -> Void = { $0.complete(.failed) }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
         /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }
@@ -123,6 +131,25 @@ extension Client {
                         work.cancel()
                     }
                     fetch.complete(await work.value)
+                    limit.cancel()
+                }
+            }
+        }
+
+        /// Has an asynchronous function handle each message that is pushed. It runs in a task of its own, which
+        /// is cancelled shortly before the time is over. A message is acknowledged when the function has
+        /// returned, unless with ``FetchResult/failed``: then it is given out again later.
+        public mutating func handlingPushes(
+            _ operation: @escaping @Sendable (PushMessage) async -> FetchResult
+        ) {
+            push = { pushes in
+                Task {
+                    let work = Task { await pushes.handleAll(operation) }
+                    let limit = Task {
+                        try await Task.sleep(for: pushes.budget * 0.9)
+                        work.cancel()
+                    }
+                    pushes.complete(await work.value)
                     limit.cancel()
                 }
             }

@@ -20,4 +20,12 @@ package enum Environment {
         }
         return "/run/nightbell/nightbell.sock"
     }
+
+    /// Beside the user's own supervisor, if there is one; else the gateway's own directory.
+    package static func pushSocketPath() -> String {
+        if let directory = value("XDG_RUNTIME_DIR"), unsafe access(directory + "/nightbell", F_OK) == 0 {
+            return directory + "/nightbell/push.sock"
+        }
+        return "/run/nightbell-gateway/push.sock"
+    }
 }

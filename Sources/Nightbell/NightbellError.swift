@@ -68,6 +68,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case tooManySockets
         /// No fetch is going on that this wake told of.
         case noFetch
+        /// No pushes are being handled that this wake told of.
+        case noPush
         /// This client or this user observes as much as it may.
         case tooManyObservations
         /// The client has no observation of this name, or that cannot happen to its subject.
@@ -124,6 +126,10 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         /// There is no transfer process for this user: the supervisor has no such program, or this user is
         /// root.
         case transfersUnavailable
+        /// There is no push service, or it does not answer.
+        case pushUnavailable
+        /// The push service has refused a request.
+        case pushRefused
         /// The transfer process refused what was asked for; the message says why.
         case transferRefused
         /// A system call failed; ``NightbellError/errorNumber`` says why.
@@ -196,6 +202,7 @@ extension NightbellError.Code {
         case .socketError: self = .socketError
         case .tooManySockets: self = .tooManySockets
         case .noFetch: self = .noFetch
+        case .noPush: self = .noPush
         case .tooManyObservations: self = .tooManyObservations
         case .noSuchObservation: self = .noSuchObservation
         case .cannotLaunch: self = .cannotLaunch
@@ -245,6 +252,7 @@ extension NightbellError.Code {
         case .socketError: "The socket has a pending error"
         case .tooManySockets: "Too many parked sockets"
         case .noFetch: "No such fetch"
+        case .noPush: "No such pushes"
         case .tooManyObservations: "Too many observations"
         case .noSuchObservation: "No such observation"
         case .cannotLaunch: "The supervisor cannot launch this program"
@@ -270,6 +278,8 @@ extension NightbellError.Code {
         case .delegatedStateLost: "The delegated state is not known any more"
         case .forked: "The client belongs to the parent process"
         case .transfersUnavailable: "There are no transfers for this user"
+        case .pushUnavailable: "The push service cannot be reached"
+        case .pushRefused: "The push service refuses"
         case .transferRefused: "The transfer process refused"
         case .system: "A system call failed"
         }

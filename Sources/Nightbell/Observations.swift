@@ -24,6 +24,9 @@ public enum Subject: Sendable, Hashable {
     /// All transfers of a session are finished, or one needs credentials. ``TransferSession`` has this
     /// observed. `session`: 1 to 255 bytes.
     case transfers(session: String)
+    /// Messages wait for the client at the push service. ``Client/pushEndpoint(_:applicationServerKey:)`` has
+    /// this observed.
+    case pushes
 
     package func wire(named name: String) -> WireObserve {
         .with {
@@ -45,6 +48,7 @@ public enum Subject: Sendable, Hashable {
             case .characteristic(let path): $0.characteristic = path
             case .accessory(let path): $0.accessory = path
             case .transfers(let session): $0.transfers = session
+            case .pushes: $0.pushes = .init()
             }
         }
     }
@@ -69,6 +73,7 @@ public enum Subject: Sendable, Hashable {
         case .characteristic(let path)?: self = .characteristic(path: path)
         case .accessory(let path)?: self = .accessory(path: path)
         case .transfers(let session)?: self = .transfers(session: session)
+        case .pushes?: self = .pushes
         case nil: return nil
         }
     }
@@ -121,6 +126,8 @@ public struct Occurrence: Sendable, Hashable {
         case value([UInt8])
         /// The transfers of a session.
         case finished
+        /// Messages have arrived at the push service, of this urgency at most.
+        case pushed(PushUrgency)
     }
 
     /// The name of the observation.
@@ -150,6 +157,9 @@ public struct Occurrence: Sendable, Hashable {
         case .disconnected?: kind = .disconnected
         case .value(let value)?: kind = .value(Array(value))
         case .finished?: kind = .finished
+        case .pushed(let urgency)?:
+            guard let urgency = PushUrgency(urgency) else { return nil }
+            kind = .pushed(urgency)
         case nil: return nil
         }
         self.init(wire.name, kind, isSimulated: wire.isSimulated)
@@ -172,6 +182,7 @@ public struct Occurrence: Sendable, Hashable {
             case .disconnected: $0.disconnected = .init()
             case .value(let value): $0.value = value.asField
             case .finished: $0.finished = .init()
+            case .pushed(let urgency): $0.pushed = urgency.wire
             }
         }
     }

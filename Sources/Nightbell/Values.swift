@@ -99,6 +99,8 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let bluetooth = WakeReasons(rawValue: 1 << 13)
     /// The transfers of a session are finished, or one needs credentials: see ``Wake/finishedTransfers``.
     public static let transfer = WakeReasons(rawValue: 1 << 14)
+    /// Messages wait for the client at the push service: see ``Client/Handlers/push``.
+    public static let push = WakeReasons(rawValue: 1 << 15)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
@@ -107,7 +109,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
             (.launched, "launched"), (.relaunched, "relaunched"),
             (.unanswered, "unanswered"), (.pathLost, "path-lost"), (.fetch, "fetch"),
             (.networkChanged, "network-changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "bluetooth"), (.transfer, "transfer"),
+            (.bluetooth, "bluetooth"), (.transfer, "transfer"), (.push, "push"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }
@@ -173,10 +175,12 @@ public struct Wake: Sendable, Hashable {
     /// wake once; only work done for it by other means may have been done already.
     public internal(set) var isRepeated: Bool
     /// The latest occurrence of each observation that has one; present with ``WakeReasons/location``,
-    /// ``WakeReasons/device``, ``WakeReasons/bluetooth`` and ``WakeReasons/transfer``.
+    /// ``WakeReasons/device``, ``WakeReasons/bluetooth``, ``WakeReasons/transfer`` and ``WakeReasons/push``.
     public internal(set) var occurrences: [Occurrence] = []
     /// The time for the fetch; zero without ``WakeReasons/fetch``.
     package var fetchBudget: Duration = .zero
+    /// The time for the pushes; zero without ``WakeReasons/push``.
+    package var pushBudget: Duration = .zero
 
     package init(
         id: UInt64, reasons: WakeReasons, sockets: [SocketEvent], budget: Duration, asleepFor: Duration,

@@ -40,6 +40,8 @@ package enum Refusal: Sendable, Hashable {
     case noKeepAlive
     /// No fetch is going on that this wake told the client of.
     case noFetch
+    /// No pushes are being handled that this wake told the client of.
+    case noPush
     /// It has no observation of this name to which that could happen.
     case noSuchObservation
     case tooManyObservations
@@ -89,13 +91,15 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package static let bluetooth = WakeReasons(rawValue: 8_192)
     /// The transfers of a session are finished, or one needs credentials.
     package static let transfer = WakeReasons(rawValue: 16_384)
+    /// Messages wait for the client at the push service.
+    package static let push = WakeReasons(rawValue: 32_768)
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
     /// The reasons under the wake limit: others cause them.
     static let ofTraffic: WakeReasons = [.socket, .clientMessage, .device, .bluetooth]
     /// The reasons that come with observations.
-    package static let ofObservations: WakeReasons = [.location, .device, .bluetooth, .transfer]
+    package static let ofObservations: WakeReasons = [.location, .device, .bluetooth, .transfer, .push]
 }
 
 /// One wake, as it is delivered to the client.
@@ -113,6 +117,8 @@ package struct Wake: Sendable, Equatable {
     package var isRepeated = false
     /// The time for the fetch that it tells of; nil: it tells of none.
     package var fetchBudget: Duration?
+    /// The time for the pushes that it tells of; nil: it tells of none.
+    package var pushBudget: Duration?
 }
 
 /// A message of the supervisor to a client that is no answer to a request.
@@ -142,6 +148,8 @@ package enum TerminationReason: UInt8, Sendable, Hashable {
     case launchOverran = 7
     /// It did not complete a fetch in time.
     case fetchOverran = 8
+    /// It did not handle a push in time.
+    case pushOverran = 9
 }
 
 extension TerminationReason {
@@ -150,7 +158,7 @@ extension TerminationReason {
         switch self {
         case .memoryPressure, .hibernation: true
         case .quitByUser, .backgroundTasksOverran, .tooManyWakes, .exitsOnSuspend, .launchOverran,
-            .fetchOverran:
+            .fetchOverran, .pushOverran:
             false
         }
     }
@@ -165,6 +173,7 @@ package enum Step: Sendable, Hashable, CaseIterable {
     case termination
     case launch
     case fetch
+    case push
 }
 
 /// An event for the supervisor's observers. It is cheap to make, because no text is formatted for it.
@@ -203,6 +212,8 @@ package enum Trace: Sendable, Equatable {
     case unlockUnknown
     /// nil: it was not completed.
     case fetchEnded(FetchResult?)
+    /// The client has handled its pushes; nil: it did not complete that.
+    case pushEnded(FetchResult?)
     /// Something has happened to the subject of one of its observations.
     case observed(ObservedOccurrence)
     /// An administrator has asked for what follows.

@@ -104,6 +104,8 @@ package enum ClientMessage: Sendable {
     case wakeDone(wakeID: UInt64)
     /// It has finished the fetch that this wake told it of.
     case fetchDone(wakeID: UInt64, FetchResult)
+    /// It has handled the pushes that this wake told it of.
+    case pushDone(wakeID: UInt64, FetchResult)
     /// Save this many bytes for the client's next launch; with 0, drop the saved state.
     case saveState(byteCount: Int)
     /// Terminate it instead of suspending it, once it is ready for that.

@@ -149,6 +149,20 @@ package enum Mutation: String, Sendable, CaseIterable {
     case repeatsTransfers
     /// … or forgotten while its client has no process.
     case forgetsTransfers
+    /// Waiting pushes are told again when they are reported again …
+    case repeatsPushes
+    /// … more often in an hour than is configured …
+    case ignoresPushLimit
+    /// … or whatever their urgency is.
+    case ignoresUrgency
+    /// A client is suspended while it handles pushes …
+    case suspendsDuringPushes
+    /// … or not terminated when it takes too long for that.
+    case permitsEndlessPushes
+    /// Pushes that a client has failed to handle are not told again.
+    case forgetsUnhandledPushes
+    /// Any client that says so is believed to have handled pushes.
+    case believesAnyPush
     /// A repeated request is carried out again.
     case repeatsRequests
     /// The reported end of a stream is not persisted …

@@ -242,7 +242,7 @@ package struct Supervision: Sendable, Equatable {
         runsKeepAlivesAlong = false
         if !isStopping { startLaunches(at: now, into: &actions) }
         finishSleepPreparation(at: now)
-        deliverWakes(into: &actions)
+        deliverWakes(at: now, into: &actions)
         toldInTurn.removeAll()
         // After the wakes, which are urgent.
         if !isStopping, isDue { runPings(at: now, into: &actions) }
@@ -251,14 +251,14 @@ package struct Supervision: Sendable, Equatable {
     /// Delivers the wakes decided so far in mid-turn; call it only while fired sockets are still queued, and
     /// handle nothing else until the queue is empty. If another of these sockets belongs to a client already
     /// notified, it gets another wake.
-    package mutating func endPortion(into actions: inout ActionBuffer) {
+    package mutating func endPortion(at now: Instant, into actions: inout ActionBuffer) {
         toldInTurn.formUnion(pendingWakes)
-        deliverWakes(into: &actions)
+        deliverWakes(at: now, into: &actions)
     }
 
-    private mutating func deliverWakes(into actions: inout ActionBuffer) {
+    private mutating func deliverWakes(at now: Instant, into actions: inout ActionBuffer) {
         for client in pendingWakes where clients.contains(client.id) {
-            deliverWake(client, into: &actions)
+            deliverWake(client, at: now, into: &actions)
             touch(client)
         }
         pendingWakes.removeAll(keepingCapacity: true)
@@ -310,6 +310,7 @@ package struct Supervision: Sendable, Equatable {
         if reasons.contains(.bluetooth) { count(.wakesBluetooth, of: client) }
         if reasons.contains(.device) { count(.wakesDevice, of: client) }
         if reasons.contains(.transfer) { count(.wakesTransfer, of: client) }
+        if reasons.contains(.push) { count(.wakesPush, of: client) }
     }
 
     mutating func countSleep(of client: ClientID, _ nanoseconds: UInt64) {
@@ -322,13 +323,15 @@ package struct Supervision: Sendable, Equatable {
     ///
     /// Only a client in the background is suspended, and these hold it off: entering the background, an open
     /// wake, lingering or the pause after a refused attempt (`LifecycleStage.Background`); background tasks
-    /// and media (`Assertions`); a fetch (`isFetching`); the set-up after a launch (`endOfSetUp`); and the
-    /// end of the supervisor.
+    /// and media (`Assertions`); a fetch (`isFetching`) or a push (`isHandlingPush`); the set-up after a launch
+    /// (`endOfSetUp`); and the end of the supervisor.
     mutating func suspendIfIdle(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard clients.contains(client.id) else { return }
         if case .background(let background) = clients[client.id].lifecycle.stage {
             clients[client.id].assertions.runClock(at: now, budget: settings.budgets.backgroundTasks)
-            let isHeld = isFetching(client) && !mutated(.suspendsWhileFetching)
+            let isHeld =
+                isFetching(client) && !mutated(.suspendsWhileFetching)
+                || isHandlingPush(client) && !mutated(.suspendsDuringPushes)
             let holds =
                 isHeld
                 || clients[client.id].assertions.holds(at: now) && !mutated(.suspendsInSpiteOfTasks)
@@ -336,9 +339,14 @@ package struct Supervision: Sendable, Equatable {
                 prepareToSuspend(client, at: now, into: &actions)
             }
         }
+        setDeadline(client, at: now)
+        touch(client)
+    }
+
+    mutating func setDeadline(_ client: ClientID, at now: Instant) {
         let own = clients[client.id].nextDeadline(settings.budgets)
         let endOfFetch = isFetching(client) ? fetchRuns[client.slot].until : nil
-        deadlines.set(client.slot, to: earlier(earlier(own, endOfFetch), endOfSetUp(client, at: now)))
-        touch(client)
+        let endOfWork = earlier(endOfFetch, endOfPush(client))
+        deadlines.set(client.slot, to: earlier(earlier(own, endOfWork), endOfSetUp(client, at: now)))
     }
 }

@@ -339,7 +339,7 @@ public actor Supervisor {
         // It contains only sockets.
         for ready in batch { handle(ready) }
         feedFollowUps()
-        supervision.endPortion(into: &buffer)
+        supervision.endPortion(at: now, into: &buffer)
         flush()
         parked.endTurn()
         suspender.finishDeferredWork()

@@ -86,6 +86,8 @@ public struct SupervisorConfiguration: Sendable {
     package var launchSlots: LaunchSlots?
     /// The rights of the user of `nightbell-gateway`; nil: there is no gateway.
     package var gateway: GatewayRights?
+    /// Where clients reach the push service; nil: nowhere.
+    package var pushSocket: String?
     /// For tests: total sleep of the machine to be added to the real one. Called in each turn.
     package var pretendedSleep: (@Sendable () -> Duration)?
     /// For tests: where the kernel tells how long processes have waited for processors and memory, and how

@@ -268,6 +268,9 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
 
   /// the transfers of a session are finished, or one needs credentials
   case transfer // = 15
+
+  /// messages wait for the client at the push service
+  case push // = 16
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -292,6 +295,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 13: self = .device
     case 14: self = .bluetooth
     case 15: self = .transfer
+    case 16: self = .push
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -314,6 +318,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .device: return 13
     case .bluetooth: return 14
     case .transfer: return 15
+    case .push: return 16
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -336,6 +341,115 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .device,
     .bluetooth,
     .transfer,
+    .push,
+  ]
+
+}
+
+/// How soon a push has to be handled (RFC 8030, section 5.3).
+package nonisolated enum WirePushUrgency: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+  case unspecified // = 0
+
+  /// on power and on a network that is not metered
+  case veryLow // = 1
+
+  /// on power, or on such a network
+  case low // = 2
+  case normal // = 3
+  case high // = 4
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .veryLow
+    case 2: self = .low
+    case 3: self = .normal
+    case 4: self = .high
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .veryLow: return 1
+    case .low: return 2
+    case .normal: return 3
+    case .high: return 4
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WirePushUrgency] = [
+    .unspecified,
+    .veryLow,
+    .low,
+    .normal,
+    .high,
+  ]
+
+}
+
+/// Why a client is not told of pushes that wait for it.
+package nonisolated enum WirePushObstacle: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+
+  /// none wait, or it is told
+  case unspecified // = 0
+
+  /// it is handling others
+  case underWay // = 1
+
+  /// it has failed to handle them a moment ago
+  case failed // = 2
+
+  /// it was told so often in the last hour as it may be
+  case tooMany // = 3
+
+  /// their urgency asks for power, or for a network that is not metered
+  case conditions // = 4
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .underWay
+    case 2: self = .failed
+    case 3: self = .tooMany
+    case 4: self = .conditions
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .underWay: return 1
+    case .failed: return 2
+    case .tooMany: return 3
+    case .conditions: return 4
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WirePushObstacle] = [
+    .unspecified,
+    .underWay,
+    .failed,
+    .tooMany,
+    .conditions,
   ]
 
 }
@@ -681,6 +795,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// of this client, or that cannot happen to its subject
   case noSuchObservation // = 61
 
+  /// no pushes are being handled that this wake told of
+  case noPush // = 63
+
   /// PipeWire knows this uid's streams, and none of the client's runs
   case noStream // = 62
 
@@ -737,6 +854,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 60: self = .tooManyObservations
     case 61: self = .noSuchObservation
     case 62: self = .noStream
+    case 63: self = .noPush
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -786,6 +904,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .tooManyObservations: return 60
     case .noSuchObservation: return 61
     case .noStream: return 62
+    case .noPush: return 63
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -833,6 +952,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .noFetch,
     .tooManyObservations,
     .noSuchObservation,
+    .noPush,
     .noStream,
     .profileNotForThis,
   ]
@@ -1016,6 +1136,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .awakeReason(newValue)}
   }
 
+  package var pushDone: WirePushDone {
+    get {
+      if case .pushDone(let v)? = body {return v}
+      return WirePushDone()
+    }
+    set {body = .pushDone(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -1112,6 +1240,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .simulate(newValue)}
   }
 
+  package var pushesWaiting: WirePushesWaiting {
+    get {
+      if case .pushesWaiting(let v)? = body {return v}
+      return WirePushesWaiting()
+    }
+    set {body = .pushesWaiting(newValue)}
+  }
+
   package var upgrade: WireUpgrade {
     get {
       if case .upgrade(let v)? = body {return v}
@@ -1155,6 +1291,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case observe(WireObserve)
     case stopObserving(WireStopObserving)
     case awakeReason(WireAwakeReason)
+    case pushDone(WirePushDone)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -1167,6 +1304,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case forgetClient(WireForgetClient)
     case relieveMemory(WireRelieveMemory)
     case simulate(WireSimulate)
+    case pushesWaiting(WirePushesWaiting)
     case upgrade(WireUpgrade)
     case reload(WireReload)
 
@@ -1521,6 +1659,9 @@ package nonisolated struct WireWelcome: Sendable {
   /// The socket of the user's transfer process, which speaks the protocol of transfer.proto; empty: this user has no transfers.
   /// It listens once the client observes a session's transfers.
   package var transferSocket: String = String()
+
+  /// The socket of the push service, which speaks the protocol of push.proto; empty: there is none.
+  package var pushSocket: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2331,8 +2472,11 @@ package nonisolated struct WireWake: Sendable {
   package var fetchBudgetMs: UInt64 = 0
 
   /// The latest occurrence of each observation that has one to be told; with WAKE_REASON_LOCATION, _DEVICE,
-  /// _BLUETOOTH or _TRANSFER.
+  /// _BLUETOOTH, _TRANSFER or _PUSH.
   package var occurrences: [WireOccurrence] = []
+
+  /// with WAKE_REASON_PUSH: send PushDone within it, or be terminated
+  package var pushBudgetMs: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2536,6 +2680,14 @@ package nonisolated struct WireObserve: Sendable {
     set {subject = .transfers(newValue)}
   }
 
+  package var pushes: WireObserve.Pushes {
+    get {
+      if case .pushes(let v)? = subject {return v}
+      return WireObserve.Pushes()
+    }
+    set {subject = .pushes(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Subject: Equatable, Sendable {
@@ -2551,6 +2703,7 @@ package nonisolated struct WireObserve: Sendable {
     case accessory(String)
     /// That all transfers of the session with this identifier are finished, or that one needs credentials: 1 to 255 bytes.
     case transfers(String)
+    case pushes(WireObserve.Pushes)
 
   }
 
@@ -2633,6 +2786,19 @@ package nonisolated struct WireObserve: Sendable {
 
     /// from 10 to 1,000,000; it has left at a tenth more, and 50 m more at least
     package var radiusM: Double = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  /// That messages wait for the client at the push service (push.proto). A client in the background is told of them 9 times
+  /// an hour at most, unless configured otherwise, and when their urgency permits it; what arrives meanwhile is told
+  /// together.
+  package nonisolated struct Pushes: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2727,6 +2893,15 @@ package nonisolated struct WireOccurrence: Sendable {
     set {happened = .finished(newValue)}
   }
 
+  /// messages have arrived at the push service, of this urgency at most
+  package var pushed: WirePushUrgency {
+    get {
+      if case .pushed(let v)? = happened {return v}
+      return .unspecified
+    }
+    set {happened = .pushed(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Happened: Equatable, Sendable {
@@ -2740,6 +2915,8 @@ package nonisolated struct WireOccurrence: Sendable {
     case value(Data)
     /// the transfers of a session
     case finished(WireOccurrence.Nothing)
+    /// messages have arrived at the push service, of this urgency at most
+    case pushed(WirePushUrgency)
 
   }
 
@@ -2791,6 +2968,23 @@ package nonisolated struct WireSetMinimumFetchInterval: Sendable {
 /// The client has finished the fetch that a Wake with WAKE_REASON_FETCH told it of. Answered with Done, or with Error
 /// NO_FETCH. A client in the background that does not send it within the wake's fetch_budget_ms is terminated.
 package nonisolated struct WireFetchDone: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var wakeID: UInt64 = 0
+
+  package var result: WireFetchResult = .unspecified
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The client has handled the pushes that a Wake with WAKE_REASON_PUSH told it of, and has acknowledged them to the push
+/// service; with FETCH_RESULT_FAILED it is told again after a minute if some still wait. Answered with Done, or with Error NO_PUSH. A client in the background that does not send it within the
+/// wake's push_budget_ms is terminated.
+package nonisolated struct WirePushDone: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
@@ -3105,6 +3299,30 @@ package nonisolated struct WireSimulate: Sendable {
   fileprivate var _occurrence: WireOccurrence? = nil
 }
 
+/// From the push service: what waits for a client. It says so whenever that changes, and says everything again on each new
+/// connection. Root, the supervisor's own user, or the gateway's user if it may push; others get PERMISSION_DENIED. Answered
+/// with Done, whether there is such a client or not.
+package nonisolated struct WirePushesWaiting: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var identifier: String = String()
+
+  /// of the client's user
+  package var uid: UInt32 = 0
+
+  /// not 0; it grows whenever there is a reason to tell the client again
+  package var number: UInt64 = 0
+
+  /// the greatest of those that wait; unspecified: none waits any more
+  package var urgency: WirePushUrgency = .unspecified
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// Replaces the supervisor's program by the one that is now installed at its path. Answered with Error, and
 /// nothing changes, if that fails. If it succeeds, this connection ends, as those of administrators do when
 /// the worker is replaced, and Status shows another program_number. With the same number the worker has died
@@ -3315,6 +3533,12 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._notRunning = newValue}
   }
 
+  /// where clients reach the push service; empty: nowhere
+  package var pushSocket: String {
+    get {_storage._pushSocket}
+    set {_uniqueStorage()._pushSocket = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   /// The sources of facts about the machine that clients need at present.
@@ -3367,7 +3591,7 @@ package nonisolated struct WireCounters: Sendable {
 
   /// Those that are not zero, by their names: "wakes" (a wake with several reasons counts once here, and once for each of
   /// them), "wakes_socket", "wakes_keep_alive", "wakes_request", "wakes_client_message", "wakes_path_lost" (a ping went
-  /// unanswered, or the kernel gave the connection up), "wakes_location", "wakes_bluetooth", "wakes_device", "wakes_transfer" (those
+  /// unanswered, or the kernel gave the connection up), "wakes_location", "wakes_bluetooth", "wakes_device", "wakes_transfer", "wakes_push" (those
   /// of the whole supervisor: for root and its own uid only); "suspensions", "suspensions_forced", "suspensions_cancelled",
   /// "suspensions_failed" (the kernel did not confirm in time, or refused); "keep_alive_runs", "keep_alive_late";
   /// "overruns_entering_background", "overruns_prepare", "overruns_wake", "overruns_background_tasks",
@@ -3758,6 +3982,9 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     /// the client has been told of it, or is being told
     package var isTold: Bool = false
 
+    /// of pushes: why the client has not been told
+    package var waitsFor: WirePushObstacle = .unspecified
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -3837,7 +4064,15 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0\u{1}WAKE_REASON_TRANSFER\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0\u{1}WAKE_REASON_TRANSFER\0\u{1}WAKE_REASON_PUSH\0")
+}
+
+nonisolated extension WirePushUrgency: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_URGENCY_UNSPECIFIED\0\u{1}PUSH_URGENCY_VERY_LOW\0\u{1}PUSH_URGENCY_LOW\0\u{1}PUSH_URGENCY_NORMAL\0\u{1}PUSH_URGENCY_HIGH\0")
+}
+
+nonisolated extension WirePushObstacle: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PUSH_OBSTACLE_UNSPECIFIED\0\u{1}PUSH_OBSTACLE_UNDER_WAY\0\u{1}PUSH_OBSTACLE_FAILED\0\u{1}PUSH_OBSTACLE_TOO_MANY\0\u{1}PUSH_OBSTACLE_CONDITIONS\0")
 }
 
 nonisolated extension WireFetchObstacle: SwiftProtobuf._ProtoNameProviding {
@@ -3857,12 +4092,12 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0\u{1}ERROR_CODE_TOO_MANY_OBSERVATIONS\0\u{1}ERROR_CODE_NO_SUCH_OBSERVATION\0\u{1}ERROR_CODE_NO_STREAM\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0\u{1}ERROR_CODE_TOO_MANY_OBSERVATIONS\0\u{1}ERROR_CODE_NO_SUCH_OBSERVATION\0\u{1}ERROR_CODE_NO_STREAM\0\u{1}ERROR_CODE_NO_PUSH\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{4}\u{8}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{2}\u{12}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{4}\u{7}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{4}\u{5}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4144,6 +4379,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .awakeReason(v)
         }
       }()
+      case 23: try {
+        var v: WirePushDone?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .pushDone(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .pushDone(v)
+        }
+      }()
       case 30: try {
         var v: WireRestartNoted?
         var hadOneofValue = false
@@ -4301,6 +4549,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .simulate(v)
         }
       }()
+      case 47: try {
+        var v: WirePushesWaiting?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .pushesWaiting(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .pushesWaiting(v)
+        }
+      }()
       case 60: try {
         var v: WireUpgrade?
         var hadOneofValue = false
@@ -4425,6 +4686,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .awakeReason(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 22)
     }()
+    case .pushDone?: try {
+      guard case .pushDone(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 23)
+    }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
@@ -4478,6 +4743,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
     case .simulate?: try {
       guard case .simulate(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
+    }()
+    case .pushesWaiting?: try {
+      guard case .pushesWaiting(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 47)
     }()
     case .upgrade?: try {
       guard case .upgrade(let v)? = self.body else { preconditionFailure() }
@@ -5006,7 +5275,7 @@ nonisolated extension WireLaunchSpecification: SwiftProtobuf.Message, SwiftProto
 
 nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Welcome"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{4}\u{4}previous_process\0\u{1}identifier\0\u{3}transfer_socket\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}client_id\0\u{3}minimum_keep_alive_timeout_ms\0\u{1}suspension\0\u{3}wake_budget_ms\0\u{3}wake_word\0\u{4}\u{4}previous_process\0\u{1}identifier\0\u{3}transfer_socket\0\u{3}push_socket\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5023,6 +5292,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
       case 10: try { try decoder.decodeSingularMessageField(value: &self._previousProcess) }()
       case 11: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       case 12: try { try decoder.decodeSingularStringField(value: &self.transferSocket) }()
+      case 13: try { try decoder.decodeSingularStringField(value: &self.pushSocket) }()
       default: break
       }
     }
@@ -5060,6 +5330,9 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if !self.transferSocket.isEmpty {
       try visitor.visitSingularStringField(value: self.transferSocket, fieldNumber: 12)
     }
+    if !self.pushSocket.isEmpty {
+      try visitor.visitSingularStringField(value: self.pushSocket, fieldNumber: 13)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -5073,6 +5346,7 @@ nonisolated extension WireWelcome: SwiftProtobuf.Message, SwiftProtobuf._Message
     if lhs._previousProcess != rhs._previousProcess {return false}
     if lhs.identifier != rhs.identifier {return false}
     if lhs.transferSocket != rhs.transferSocket {return false}
+    if lhs.pushSocket != rhs.pushSocket {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6437,7 +6711,7 @@ nonisolated extension WireAwakeReason: SwiftProtobuf.Message, SwiftProtobuf._Mes
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0\u{1}occurrences\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0\u{1}occurrences\0\u{3}push_budget_ms\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6454,6 +6728,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 7: try { try decoder.decodeRepeatedMessageField(value: &self.returned) }()
       case 8: try { try decoder.decodeSingularUInt64Field(value: &self.fetchBudgetMs) }()
       case 9: try { try decoder.decodeRepeatedMessageField(value: &self.occurrences) }()
+      case 10: try { try decoder.decodeSingularUInt64Field(value: &self.pushBudgetMs) }()
       default: break
       }
     }
@@ -6487,6 +6762,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if !self.occurrences.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.occurrences, fieldNumber: 9)
     }
+    if self.pushBudgetMs != 0 {
+      try visitor.visitSingularUInt64Field(value: self.pushBudgetMs, fieldNumber: 10)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -6500,6 +6778,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.returned != rhs.returned {return false}
     if lhs.fetchBudgetMs != rhs.fetchBudgetMs {return false}
     if lhs.occurrences != rhs.occurrences {return false}
+    if lhs.pushBudgetMs != rhs.pushBudgetMs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -6761,7 +7040,7 @@ nonisolated extension WireRestartNoted: SwiftProtobuf.Message, SwiftProtobuf._Me
 
 nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Observe"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}location\0\u{1}region\0\u{3}bluetooth_device\0\u{1}characteristic\0\u{1}accessory\0\u{1}transfers\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}location\0\u{1}region\0\u{3}bluetooth_device\0\u{1}characteristic\0\u{1}accessory\0\u{1}transfers\0\u{1}pushes\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6828,6 +7107,19 @@ nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._Message
           self.subject = .transfers(v)
         }
       }()
+      case 8: try {
+        var v: WireObserve.Pushes?
+        var hadOneofValue = false
+        if let current = self.subject {
+          hadOneofValue = true
+          if case .pushes(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.subject = .pushes(v)
+        }
+      }()
       default: break
       }
     }
@@ -6865,6 +7157,10 @@ nonisolated extension WireObserve: SwiftProtobuf.Message, SwiftProtobuf._Message
     case .transfers?: try {
       guard case .transfers(let v)? = self.subject else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 7)
+    }()
+    case .pushes?: try {
+      guard case .pushes(let v)? = self.subject else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
     }()
     case nil: break
     }
@@ -6963,6 +7259,25 @@ nonisolated extension WireObserve.Region: SwiftProtobuf.Message, SwiftProtobuf._
   }
 }
 
+nonisolated extension WireObserve.Pushes: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireObserve.protoMessageName + ".Pushes"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireObserve.Pushes, rhs: WireObserve.Pushes) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireStopObserving: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".StopObserving"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0")
@@ -6995,7 +7310,7 @@ nonisolated extension WireStopObserving: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Occurrence"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_simulated\0\u{1}moved\0\u{1}entered\0\u{1}exited\0\u{1}connected\0\u{1}disconnected\0\u{1}value\0\u{1}finished\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{3}is_simulated\0\u{1}moved\0\u{1}entered\0\u{1}exited\0\u{1}connected\0\u{1}disconnected\0\u{1}value\0\u{1}finished\0\u{1}pushed\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -7086,6 +7401,14 @@ nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._Mess
           self.happened = .finished(v)
         }
       }()
+      case 10: try {
+        var v: WirePushUrgency?
+        try decoder.decodeSingularEnumField(value: &v)
+        if let v = v {
+          if self.happened != nil {try decoder.handleConflictingOneOf()}
+          self.happened = .pushed(v)
+        }
+      }()
       default: break
       }
     }
@@ -7130,6 +7453,10 @@ nonisolated extension WireOccurrence: SwiftProtobuf.Message, SwiftProtobuf._Mess
     case .finished?: try {
       guard case .finished(let v)? = self.happened else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+    }()
+    case .pushed?: try {
+      guard case .pushed(let v)? = self.happened else { preconditionFailure() }
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 10)
     }()
     case nil: break
     }
@@ -7262,6 +7589,41 @@ nonisolated extension WireFetchDone: SwiftProtobuf.Message, SwiftProtobuf._Messa
   }
 
   package static func ==(lhs: WireFetchDone, rhs: WireFetchDone) -> Bool {
+    if lhs.wakeID != rhs.wakeID {return false}
+    if lhs.result != rhs.result {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WirePushDone: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".PushDone"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}result\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.wakeID) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.result) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.wakeID != 0 {
+      try visitor.visitSingularUInt64Field(value: self.wakeID, fieldNumber: 1)
+    }
+    if self.result != .unspecified {
+      try visitor.visitSingularEnumField(value: self.result, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WirePushDone, rhs: WirePushDone) -> Bool {
     if lhs.wakeID != rhs.wakeID {return false}
     if lhs.result != rhs.result {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -7844,6 +8206,51 @@ nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._Messag
   }
 }
 
+nonisolated extension WirePushesWaiting: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".PushesWaiting"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}uid\0\u{1}number\0\u{1}urgency\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.uid) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 4: try { try decoder.decodeSingularEnumField(value: &self.urgency) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    if self.uid != 0 {
+      try visitor.visitSingularUInt32Field(value: self.uid, fieldNumber: 2)
+    }
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 3)
+    }
+    if self.urgency != .unspecified {
+      try visitor.visitSingularEnumField(value: self.urgency, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WirePushesWaiting, rhs: WirePushesWaiting) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.uid != rhs.uid {return false}
+    if lhs.number != rhs.number {return false}
+    if lhs.urgency != rhs.urgency {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireUpgrade: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Upgrade"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
@@ -7924,7 +8331,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -7954,6 +8361,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _monitorProcessID: UInt32 = 0
     var _alarmProblem: String = String()
     var _notRunning: [String] = []
+    var _pushSocket: String = String()
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -7991,6 +8399,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _monitorProcessID = source._monitorProcessID
       _alarmProblem = source._alarmProblem
       _notRunning = source._notRunning
+      _pushSocket = source._pushSocket
     }
   }
 
@@ -8036,6 +8445,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 43: try { try decoder.decodeSingularUInt32Field(value: &_storage._monitorProcessID) }()
         case 44: try { try decoder.decodeSingularStringField(value: &_storage._alarmProblem) }()
         case 45: try { try decoder.decodeRepeatedStringField(value: &_storage._notRunning) }()
+        case 46: try { try decoder.decodeSingularStringField(value: &_storage._pushSocket) }()
         default: break
         }
       }
@@ -8129,6 +8539,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._notRunning.isEmpty {
         try visitor.visitRepeatedStringField(value: _storage._notRunning, fieldNumber: 45)
       }
+      if !_storage._pushSocket.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._pushSocket, fieldNumber: 46)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -8165,6 +8578,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._monitorProcessID != rhs_storage._monitorProcessID {return false}
         if _storage._alarmProblem != rhs_storage._alarmProblem {return false}
         if _storage._notRunning != rhs_storage._notRunning {return false}
+        if _storage._pushSocket != rhs_storage._pushSocket {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -8869,7 +9283,7 @@ nonisolated extension WireClientInfo.Fetch: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireClientInfo.protoMessageName + ".Observation"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}latest\0\u{3}latest_ago_ms\0\u{3}is_told\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}latest\0\u{3}latest_ago_ms\0\u{3}is_told\0\u{3}waits_for\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -8881,6 +9295,7 @@ nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftPr
       case 2: try { try decoder.decodeSingularMessageField(value: &self._latest) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.latestAgoMs) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.isTold) }()
+      case 5: try { try decoder.decodeSingularEnumField(value: &self.waitsFor) }()
       default: break
       }
     }
@@ -8903,6 +9318,9 @@ nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftPr
     if self.isTold != false {
       try visitor.visitSingularBoolField(value: self.isTold, fieldNumber: 4)
     }
+    if self.waitsFor != .unspecified {
+      try visitor.visitSingularEnumField(value: self.waitsFor, fieldNumber: 5)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -8911,6 +9329,7 @@ nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftPr
     if lhs._latest != rhs._latest {return false}
     if lhs.latestAgoMs != rhs.latestAgoMs {return false}
     if lhs.isTold != rhs.isTold {return false}
+    if lhs.waitsFor != rhs.waitsFor {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -488,14 +488,35 @@ package nonisolated struct StoredObservations: Sendable {
     /// Clears the value of `toldIn`. Subsequent reads from it will return its default value.
     package mutating func clearToldIn() {self._toldIn = nil}
 
-    /// of the last end of a session's transfers; 0: none is known
+    /// of the last end of a session's transfers, or the last report of pushes; 0: none is known
     package var knownNumber: UInt64 = 0
+
+    /// Of pushes. Elapsed times, but for the end of the time to handle them, which is running time.
+    package var pushesToldNs: [Int64] = []
+
+    /// the wake with pushes that are being handled; 0: none are
+    package var pushWake: UInt64 = 0
+
+    package var pushUntilNs: Int64 = 0
+
+    package var pushRetryNs: Int64 {
+      get {_pushRetryNs ?? 0}
+      set {_pushRetryNs = newValue}
+    }
+    /// Returns true if `pushRetryNs` has been explicitly set.
+    package var hasPushRetryNs: Bool {self._pushRetryNs != nil}
+    /// Clears the value of `pushRetryNs`. Subsequent reads from it will return its default value.
+    package mutating func clearPushRetryNs() {self._pushRetryNs = nil}
+
+    /// the greatest urgency of those that wait, as in PushUrgency; 0: none waits
+    package var pushWaiting: UInt32 = 0
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
 
     fileprivate var _toldIn: UInt64? = nil
+    fileprivate var _pushRetryNs: Int64? = nil
   }
 
   package init() {}
@@ -1424,7 +1445,7 @@ nonisolated extension StoredObservations: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = StoredObservations.protoMessageName + ".Observation"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0\u{3}pushes_told_ns\0\u{3}push_wake\0\u{3}push_until_ns\0\u{3}push_retry_ns\0\u{3}push_waiting\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1439,6 +1460,11 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
       case 5: try { try decoder.decodeSingularInt64Field(value: &self.latestAtNs) }()
       case 6: try { try decoder.decodeSingularUInt64Field(value: &self._toldIn) }()
       case 7: try { try decoder.decodeSingularUInt64Field(value: &self.knownNumber) }()
+      case 8: try { try decoder.decodeRepeatedSFixed64Field(value: &self.pushesToldNs) }()
+      case 9: try { try decoder.decodeSingularUInt64Field(value: &self.pushWake) }()
+      case 10: try { try decoder.decodeSingularInt64Field(value: &self.pushUntilNs) }()
+      case 11: try { try decoder.decodeSingularInt64Field(value: &self._pushRetryNs) }()
+      case 12: try { try decoder.decodeSingularUInt32Field(value: &self.pushWaiting) }()
       default: break
       }
     }
@@ -1470,6 +1496,21 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if self.knownNumber != 0 {
       try visitor.visitSingularUInt64Field(value: self.knownNumber, fieldNumber: 7)
     }
+    if !self.pushesToldNs.isEmpty {
+      try visitor.visitPackedSFixed64Field(value: self.pushesToldNs, fieldNumber: 8)
+    }
+    if self.pushWake != 0 {
+      try visitor.visitSingularUInt64Field(value: self.pushWake, fieldNumber: 9)
+    }
+    if self.pushUntilNs != 0 {
+      try visitor.visitSingularInt64Field(value: self.pushUntilNs, fieldNumber: 10)
+    }
+    try { if let v = self._pushRetryNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 11)
+    } }()
+    if self.pushWaiting != 0 {
+      try visitor.visitSingularUInt32Field(value: self.pushWaiting, fieldNumber: 12)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1481,6 +1522,11 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if lhs.latestAtNs != rhs.latestAtNs {return false}
     if lhs._toldIn != rhs._toldIn {return false}
     if lhs.knownNumber != rhs.knownNumber {return false}
+    if lhs.pushesToldNs != rhs.pushesToldNs {return false}
+    if lhs.pushWake != rhs.pushWake {return false}
+    if lhs.pushUntilNs != rhs.pushUntilNs {return false}
+    if lhs._pushRetryNs != rhs._pushRetryNs {return false}
+    if lhs.pushWaiting != rhs.pushWaiting {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

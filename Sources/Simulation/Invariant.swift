@@ -49,6 +49,10 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// Each occurrence is told to the client that observes its subject, once, and to no other.
     /// (`ObservationLife`)
     case observations
+    /// A client is told of the pushes that wait for it, no more often and no sooner than it may be, again if it
+    /// has failed, and never in vain; it is not suspended while it handles them, nor left to go on after its
+    /// time. (`PushLife`)
+    case pushes
     /// A supervisor that stops leaves no client asleep.
     case stop
     /// A supervisor may die at any moment; the next one sends every pending wake, adopts, grants or refuses

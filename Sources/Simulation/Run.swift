@@ -1,6 +1,7 @@
 package import NightbellCore
 
-/// The result of one world, and of the two small ones of its seed in which clients fetch and observe.
+/// The result of one world, and of the small ones of its seed in which clients fetch, observe and are told of
+/// pushes.
 package struct Run: Sendable {
     package var seed: UInt64
     /// The steps that it ran, without those of its end.
@@ -37,7 +38,10 @@ package struct Run: Sendable {
         var observing = ObservationLife(seed: seed, mutation: mutation)
         observing.run(steps: steps / Self.smallness)
         coverage.occurrences = UInt64(observing.coverage.occurrences)
-        violation = fetching.violation ?? observing.violation
+        var pushing = PushLife(seed: seed, mutation: mutation)
+        pushing.run(steps: steps / Self.smallness)
+        coverage.pushes = UInt64(pushing.coverage.told)
+        violation = fetching.violation ?? observing.violation ?? pushing.violation
     }
 }
 

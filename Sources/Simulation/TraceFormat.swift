@@ -107,6 +107,8 @@ package enum TraceFormat {
             position.map { "the machine is at \($0.latitude), \($0.longitude)" } ?? "its position is unknown"
         case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .pushes(let waiting):
+            "pushes \(waiting.number) for \(waiting.client): \(waiting.urgency.map { "\($0)" } ?? "none")"
         case .transfers(let ended):
             "transfers \(ended.session) of \(ended.client) are finished (\(ended.number))"
         case .accessories(let accessories): "accessories: \(words(accessories))"
@@ -134,6 +136,7 @@ package enum TraceFormat {
         case .clearKeepAliveTimeout: "clearKeepAliveTimeout"
         case .setMinimumFetchInterval(let interval): "setMinimumFetchInterval \(interval)"
         case .fetchDone(let wakeID, let result): "fetchDone \(wakeID): \(result)"
+        case .pushDone(let wakeID, let result): "pushDone \(wakeID): \(result)"
         case .observe(let name, let subject): "observe \(name): \(subject)"
         case .stopObserving(let name): "stopObserving \(name)"
         case .beginBackgroundTask: "beginBackgroundTask"

@@ -8,6 +8,7 @@ extension ClientInfo.Observation {
             "latest": latest.map { .string($0.words) } ?? .null,
             "latest_ago_ms": latestAgo.map(JSON.milliseconds) ?? .null,
             "is_simulated": .bool(latest?.isSimulated ?? false), "is_told": .bool(isTold),
+            "waits_for": pushObstacle.map { .string($0.rawValue) } ?? .null,
         ]
     }
 
@@ -17,7 +18,18 @@ extension ClientInfo.Observation {
         guard let latest, let latestAgo else { return observed }
         let simulated = latest.isSimulated ? " (simulated)" : ""
         return "\(observed), \(latest.words)\(simulated) \(Human.duration(latestAgo)) ago"
-            + (isTold ? "" : ", not told yet")
+            + (isTold ? "" : ", not told yet") + (pushObstacle.map { ": \($0.words)" } ?? "")
+    }
+}
+
+extension ClientInfo.Observation.PushObstacle {
+    fileprivate var words: String {
+        switch self {
+        case .underWay: "it handles others"
+        case .failed: "it has just failed to handle them"
+        case .tooMany: "it was told as often as it may be in an hour"
+        case .conditions: "they wait for power, or for a network that is not metered"
+        }
     }
 }
 
@@ -33,6 +45,7 @@ extension Subject {
         case .characteristic(let path): "Bluetooth characteristic \(path)"
         case .accessory(let path): "accessory \(path)"
         case .transfers(let session): "transfers of session \(session)"
+        case .pushes: "pushes"
         }
     }
 }
@@ -47,6 +60,7 @@ extension Occurrence {
         case .disconnected: "disconnected"
         case .value(let value): "a value of \(value.count) bytes"
         case .finished: "finished"
+        case .pushed(let urgency): "pushed, \(urgency.rawValue) urgency"
         }
     }
 }

@@ -39,7 +39,7 @@ extension SupervisorStatus {
                 }),
             "monitor_process_id": monitorProcessID.map { .integer(Int64($0)) } ?? .null,
             "alarm_problem": .string(alarmProblem),
-            "not_running": .array(notRunning.map(JSON.string)),
+            "not_running": .array(notRunning.map(JSON.string)), "push_socket": .string(pushSocket),
         ]
     }
 }

@@ -65,6 +65,23 @@ struct ServeCommand: AsyncParsableCommand {
             valueName: "path"))
     var socket: String?
 
+    @Option(
+        help: ArgumentHelp(
+            "Keep pushes for clients, in this directory of its own user.", valueName: "directory"))
+    var push: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Where clients connect to the push service: gateway.pushSocket of nightbelld's configuration.",
+            valueName: "path"))
+    var pushSocket: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The scheme, host and port by which senders of pushes reach it, such as https://push.example.org.",
+            valueName: "URL"))
+    var publicURL: String?
+
     @Option(help: ArgumentHelp("The most open connections.", valueName: "count"))
     var connections: Int?
 
@@ -77,6 +94,17 @@ struct ServeCommand: AsyncParsableCommand {
         }
         guard (certificate == nil) == (key == nil) else {
             throw ValidationError("--certificate and --key belong together")
+        }
+        guard push != nil || pushSocket == nil && publicURL == nil else {
+            throw ValidationError("--push-socket and --public-url go with --push")
+        }
+        if let publicURL {
+            let isOrigin = publicURL.hasPrefix("https://") || publicURL.hasPrefix("http://")
+            guard isOrigin, publicURL.split(separator: "/", omittingEmptySubsequences: false).count == 3
+            else {
+                throw ValidationError(
+                    "--public-url: expected https://host or https://host:port: \(publicURL)")
+            }
         }
         for (name, value) in [("--connections", connections), ("--streams", streams)] {
             if let value, !(1...100_000).contains(value) {
@@ -117,12 +145,16 @@ struct ServeCommand: AsyncParsableCommand {
         if let certificate, let key { configuration.certificate = .init(chain: certificate, key: key) }
         if let connections { configuration.limits.connections = connections }
         if let streams { configuration.limits.streams = streams }
-        let scheme = configuration.certificate == nil ? "http" : "https"
-        let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
+        if let push {
+            configuration.push = .init(
+                directory: push, socket: pushSocket ?? Client.Configuration.defaultPushSocketPath(),
+                publicURL: publicURL)
+        }
+        let served = configuration
         do {
             try await Gateway(configuration, logger: logger).run { port in
                 // For programs that have asked for any free port.
-                print("\(scheme)://\(host):\(port)/")
+                print(served.url(port: port) + "/")
                 fflush(nil)
             }
         } catch let error as Gateway.Failure {

@@ -24,7 +24,8 @@ struct NightbellCommand: ParsableCommand {
         subcommands: [
             StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
             SuspendCommand.self, QuitCommand.self, LaunchCommand.self, KillCommand.self, ForgetCommand.self,
-            RunCommand.self, AdoptCommand.self, SimulateCommand.self, RelieveCommand.self, ReloadCommand.self,
+            RunCommand.self, AdoptCommand.self, SimulateCommand.self, PushCommand.self, RelieveCommand.self,
+            ReloadCommand.self,
             UpgradeCommand.self,
             ValidateCommand.self,
             DoctorCommand.self,

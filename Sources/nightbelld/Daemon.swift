@@ -143,6 +143,7 @@ final class Daemon: @unchecked Sendable {
         result.declarations = declarations
         result.launchSlots = launchSlots
         result.gateway = gatewayRights
+        result.pushSocket = settings.pushSocket.isEmpty ? nil : settings.pushSocket
         result.reload = { self.reload() }
         result.version = nightbelldVersion
         result.onStarted = { Process.releaseStartUpCode() }

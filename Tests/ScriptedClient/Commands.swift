@@ -14,7 +14,8 @@ extension ScriptedClient {
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
-        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-",
+        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-", "push-endpoint [NAME]",
+        "remove-push-endpoint [NAME]",
         "observe NAME significant|foreground", "observe NAME region LATITUDE LONGITUDE RADIUS",
         "observe NAME accessory|bluetooth|characteristic PATH",
         "transfers SESSION", "download SESSION NAME ADDRESS", "upload SESSION NAME DESCRIPTOR ADDRESS",
@@ -106,6 +107,8 @@ extension ScriptedClient {
             state.withLock { state in
                 state.fetchResult = FetchResult.allCases.first { "\($0)" == name }
             }
+        case "push-endpoint": return try client().pushEndpoint(arguments.words.first ?? "")
+        case "remove-push-endpoint": try client().removePushEndpoint(arguments.words.first ?? "")
         case "observe": try client().observe(try arguments.text(0), try subject(arguments))
         case "stop-observing": try client().stopObserving(try arguments.text(0))
         case "clear-keepalive": try client().clearKeepAliveTimeout()

@@ -96,6 +96,7 @@ final class ScriptedClient: Sendable {
             self.say("fetch budget_ms=\(fetch.budget.milliseconds) result=\(result.map { "\($0)" } ?? "-")")
             if let result { fetch.complete(result) }
         }
+        handlers.push = { self.pushed($0) }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
         handlers.didEnterBackground = {
@@ -176,6 +177,27 @@ final class ScriptedClient: Sendable {
         case .disconnected: "disconnected"
         case .value(let value): "value \(value)"
         case .finished: "finished"
+        case .pushed(let urgency): "pushed \(urgency.rawValue)"
+        }
+    }
+
+    /// Takes all messages and says them; how it ends is decided as for fetches.
+    private func pushed(_ pushes: Pushes) {
+        let result = state.withLock { $0.fetchResult }
+        say("push budget_ms=\(pushes.budget.milliseconds) result=\(result.map { "\($0)" } ?? "-")")
+        _ = Thread.start {
+            do throws(NightbellError) {
+                while case let messages = try pushes.take(), !messages.isEmpty {
+                    for message in messages {
+                        self.say("pushed \(message.id) \(String(decoding: message.body, as: UTF8.self))")
+                        if result != .failed, result != nil { try pushes.acknowledge(message) }
+                    }
+                }
+                if let result { pushes.complete(result) }
+            } catch {
+                self.say("push-failed \(error.code.rawValue)")
+                pushes.complete(.failed)
+            }
         }
     }
 

@@ -55,6 +55,7 @@ package enum Request: Sendable {
     case clearKeepAlive
     case setFetchInterval(FetchInterval)
     case fetchDone(UInt64, FetchResult)
+    case pushDone(UInt64, FetchResult)
     case observe(String, Subject)
     case stopObserving(String)
     case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
@@ -113,6 +114,15 @@ extension WireClientMessage {
     package static func fetchDone(_ wakeID: UInt64, _ result: FetchResult, request: UInt64) -> Self {
         Self(
             .fetchDone(
+                .with {
+                    $0.wakeID = wakeID
+                    $0.result = result.wire
+                }), request: request)
+    }
+
+    package static func pushDone(_ wakeID: UInt64, _ result: FetchResult, request: UInt64) -> Self {
+        Self(
+            .pushDone(
                 .with {
                     $0.wakeID = wakeID
                     $0.result = result.wire

@@ -120,6 +120,9 @@ extension Session {
             if wake.reasons.contains(.fetch) {
                 handlers.fetch(Fetch(budget: wake.fetchBudget, wakeID: wake.id, session: self))
             }
+            if wake.reasons.contains(.push) {
+                handlers.push(Pushes(budget: wake.pushBudget, wakeID: wake.id, session: self))
+            }
             if wake.reasons.contains(.transfer) { holdTransfers(wake) }
             handled(wake, connection)
         case .keepAlive:

@@ -83,6 +83,7 @@ extension SessionState {
             id: message.wakeID, reasons: [], sockets: [], budget: .wireMilliseconds(message.budgetMs),
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
         wake.fetchBudget = .wireMilliseconds(message.fetchBudgetMs)
+        wake.pushBudget = .wireMilliseconds(message.pushBudgetMs)
         wake.occurrences = message.occurrences.compactMap(Occurrence.init)
         for reason in message.reasons {
             switch reason {
@@ -101,6 +102,7 @@ extension SessionState {
             case .device: wake.reasons.insert(.device)
             case .bluetooth: wake.reasons.insert(.bluetooth)
             case .transfer: wake.reasons.insert(.transfer)
+            case .push: wake.reasons.insert(.push)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

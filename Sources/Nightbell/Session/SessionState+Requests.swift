@@ -47,6 +47,7 @@ extension SessionState {
         case .clearKeepAlive: WireClientMessage(.clearKeepAliveTimeout_p(.init()), request: number)
         case .setFetchInterval(let interval): .setFetchInterval(interval, request: number)
         case .fetchDone(let wakeID, let result): .fetchDone(wakeID, result, request: number)
+        case .pushDone(let wakeID, let result): .pushDone(wakeID, result, request: number)
         case .observe(let name, let subject): .observe(name, subject, request: number)
         case .stopObserving(let name): .stopObserving(name, request: number)
         case .beginTask(let name, _): .beginTask(name: name, request: number)
@@ -74,7 +75,7 @@ extension SessionState {
         case .media:
             return .done
         case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate,
-            .setFetchInterval, .fetchDone, .observe, .stopObserving:
+            .setFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving:
             return nil
         }
     }
@@ -99,7 +100,7 @@ extension SessionState {
             holdings.ground = .foreground
         case .setFetchInterval(let interval):
             holdings.fetchInterval = interval
-        case .fetchDone:
+        case .fetchDone, .pushDone:
             break  // it is over with the supervisor that has begun it
         case .stopObserving(let name):
             holdings.observations[name] = nil
@@ -115,7 +116,7 @@ extension SessionState {
     ) -> Result<Answer, NightbellError> {
         switch request {
         case .release, .endTask, .clearKeepAlive, .enterBackground, .enterForeground, .setFetchInterval,
-            .fetchDone, .stopObserving:
+            .fetchDone, .pushDone, .stopObserving:
             do {
                 return .success(try record(request))
             } catch {
@@ -176,7 +177,7 @@ extension SessionState {
             holdings.keepAlive = nil
         case (.setFetchInterval(let interval), .done):
             holdings.fetchInterval = interval
-        case (.fetchDone, .done):
+        case (.fetchDone, .done), (.pushDone, .done):
             break
         case (.observe(let name, let subject), .done):
             holdings.observations[name] = subject

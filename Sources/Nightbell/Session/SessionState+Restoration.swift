@@ -60,7 +60,7 @@ extension SessionState {
             self.welcome = Welcome(
                 minimumKeepAliveTimeout: .wireMilliseconds(welcome.minimumKeepAliveTimeoutMs),
                 suspension: welcome.suspension, wakeBudget: .wireMilliseconds(welcome.wakeBudgetMs),
-                transferSocket: welcome.transferSocket)
+                transferSocket: welcome.transferSocket, pushSocket: welcome.pushSocket)
             // Another supervisor may not know which client this one has launched.
             if !welcome.identifier.isEmpty { hello.identifier = welcome.identifier }
         case (.hello, .error(let error)):

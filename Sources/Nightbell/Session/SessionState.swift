@@ -55,6 +55,8 @@ package struct SessionState {
         package var wakeBudget: Duration = .zero
         /// Empty: there are no transfers.
         package var transferSocket = ""
+        /// Empty: there is no push service.
+        package var pushSocket = ""
     }
 
     package static let firstPause: Int64 = 50_000_000

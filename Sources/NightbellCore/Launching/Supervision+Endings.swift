@@ -33,7 +33,7 @@ extension Supervision {
                 return forget(client, at: now, into: &actions)
             }
             becomeDormant(client, .resting, at: now, into: &actions)
-        case .launchOverran, .backgroundTasksOverran, .fetchOverran:
+        case .launchOverran, .backgroundTasksOverran, .fetchOverran, .pushOverran:
             crashed(client, at: now, into: &actions)
         case .tooManyWakes:
             guard clients[client.id].isLaunchable, mustReturn(client) else {
@@ -181,6 +181,7 @@ extension Supervision {
             sockets[token.id].condition = .unwatched
         }
         abandonFetch(client, at: now, into: &actions)
+        endPushes(client, isHandled: false, at: now)
         clients[client.id].fired.removeAll()
         // The pending wake was never delivered.
         if clients[client.id].pendingWake.take() != nil { clients[client.id].lastWakeID -= 1 }

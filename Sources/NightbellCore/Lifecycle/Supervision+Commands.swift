@@ -37,7 +37,7 @@ extension Supervision {
         switch clients[client.id].lifecycle.stage {
         case .background:
             guard !mutated(.refusesSuspension), !clients[client.id].assertions.holds(at: now),
-                !isFetching(client),
+                !isFetching(client), !isHandlingPush(client),
                 clients[client.id].lifecycle.endLinger()
             else { return .illegalState(.background) }
             clients[client.id].launches.isInBackground = false

@@ -33,6 +33,7 @@ extension Supervision {
         if isFetching(client), fetchRuns[client.slot].until <= now {
             fetchOverran(client, at: now, into: &actions)
         }
+        if let end = endOfPush(client), end <= now { pushOverran(client, at: now, into: &actions) }
         switch clients[client.id].lifecycle.expire(at: now) {
         case .nothing:
             break

@@ -14,6 +14,9 @@ extension Supervision {
         case .fetchDone(let wakeID, let result):
             let answer = finishFetch(result, wakeID: wakeID, client, key, at: now, into: &actions)
             actions.append(.answer(answer, client, key))
+        case .pushDone(let wakeID, let result):
+            let answer = finishPush(result, wakeID: wakeID, client, key, at: now, into: &actions)
+            actions.append(.answer(answer, client, key))
         case .backgroundEntered:
             clients[client.id].lifecycle.finishEntering()  // unless it comes too late, or was overtaken
             actions.append(.answer(.done, client, key))
@@ -96,7 +99,7 @@ extension Supervision {
             guard clients[client.id].modes.contains(.audio) else { return .refused(.modeRequired(.audio)) }
             return claimMedia(client, at: now)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .readyToSuspend, .wakeDone,
-            .fetchDone, .saveState, .hibernate, .restartNoted:
+            .fetchDone, .pushDone, .saveState, .hibernate, .restartNoted:
             return .done  // each has a path of its own
         }
     }

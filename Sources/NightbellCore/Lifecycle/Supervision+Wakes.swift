@@ -115,7 +115,7 @@ extension Supervision {
     }
 
     /// Delivers the wake that this turn decided.
-    mutating func deliverWake(_ client: ClientID, into actions: inout ActionBuffer) {
+    mutating func deliverWake(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard let pending = clients[client.id].pendingWake.take() else { return }
         guard !isTerminating(client) else {
             // The wake is never delivered: should the client come back, its wakes are numbered without a gap.
@@ -130,7 +130,8 @@ extension Supervision {
             }
         }
         let (observed, ofObserved) = takeOccurrences(
-            of: client, isRepeated: pending == .repeated, into: &actions)
+            of: client, isRepeated: pending == .repeated, at: now, into: &actions)
+        if ofObserved.contains(.push) { setDeadline(client, at: now) }
         var reasons = withoutMendedPaths(clients[client.id].lastWakeReasons, of: client)
         // It may have ended an observation since, and a repeated wake also tells what earlier ones did.
         if !ofObserved.isEmpty || !reasons.isSubset(of: .ofObservations) {
@@ -144,7 +145,8 @@ extension Supervision {
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
             sockets: start..<actions.firedSockets.count, observed: observed, budget: wakeBudget,
             asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
-            fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil)
+            fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil,
+            pushBudget: ofObserved.contains(.push) ? settings.budgets.push : nil)
         actions.append(.notify(client, .wake(wake)))
         actions.append(.trace(client, .woken(reasons)))
     }

@@ -27,6 +27,8 @@ package enum Fact: Sendable, Equatable {
     case accessories([String: Presence])
     /// All transfers of a session are finished, or one needs credentials.
     case transfers(EndedTransfers)
+    /// The pushes that wait for a client.
+    case pushes(WaitingPushes)
     /// The clients of a user that have media.
     case media(of: UserID, Knowledge<MediaFact>)
 }

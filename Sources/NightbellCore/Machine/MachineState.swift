@@ -45,6 +45,8 @@ struct FactWishes: Sendable, Equatable {
     var routedSockets = 0
     /// Clients with the mode `fetch`.
     var fetches = 0
+    /// Clients that observe pushes.
+    var pushes = 0
     /// Clients that are not launched before their user's home is there.
     var unlocks = 0
     /// Clients that could have media now, of each user that has any.
@@ -56,8 +58,10 @@ extension Supervision {
     package var neededFacts: FactNeeds {
         var needs: FactNeeds = []
         let wishes = machine.wishes
-        if wishes.networkChanges + wishes.routedSockets + wishes.fetches > 0 { needs.insert(.network) }
-        if wishes.fetches > 0 { needs.insert(.power) }
+        if wishes.networkChanges + wishes.routedSockets + wishes.fetches + wishes.pushes > 0 {
+            needs.insert(.network)
+        }
+        if wishes.fetches + wishes.pushes > 0 { needs.insert(.power) }
         // Clients that have to run before the machine sleeps, and those with a peer that must not find them
         // half asleep.
         if schedule.count + wishes.routedSockets > 0 { needs.insert(.sleep) }
@@ -78,8 +82,10 @@ extension Supervision {
         switch fact {
         case .network(let network):
             learnNetwork(network, into: &actions)
+            lookAtWaitingPushes(at: now)
         case .power(let isOnBattery):
             machine.isOnBattery = isOnBattery
+            lookAtWaitingPushes(at: now)
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }
             machine.isSleepImminent = true
@@ -105,6 +111,8 @@ extension Supervision {
             learnAccessories(accessories, at: now, into: &actions)
         case .transfers(let ended):
             learnTransfers(ended, at: now, into: &actions)
+        case .pushes(let waiting):
+            learnPushes(waiting, at: now, into: &actions)
         case .media(let user, let media):
             learnMedia(of: user, media, at: now, into: &actions)
         }

@@ -11,6 +11,8 @@ package enum Subject: Sendable, Hashable {
     /// That all transfers of the client's session with this identifier are finished, or that one needs
     /// credentials.
     case transfers(session: String)
+    /// That messages wait for the client at the push service.
+    case pushes
 
     package static let longestPath = 255
 
@@ -20,7 +22,7 @@ package enum Subject: Sendable, Hashable {
         case .location, .region: .location
         case .bluetoothDevice, .characteristic: .bluetoothCentral
         case .accessory: .externalAccessory
-        case .transfers: []
+        case .transfers, .pushes: []
         }
     }
 
@@ -30,6 +32,7 @@ package enum Subject: Sendable, Hashable {
         case .bluetoothDevice, .characteristic: .bluetooth
         case .accessory: .device
         case .transfers: .transfer
+        case .pushes: .push
         }
     }
 
@@ -37,7 +40,7 @@ package enum Subject: Sendable, Hashable {
     var wakes: Bool {
         switch self {
         case .location(let service): service.kind != .foreground
-        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers: true
+        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers, .pushes: true
         }
     }
 
@@ -51,7 +54,7 @@ package enum Subject: Sendable, Hashable {
     /// nil: the monitor observes the location for it, or nothing.
     var pathKind: PathKind? {
         switch self {
-        case .location, .region, .transfers: nil
+        case .location, .region, .transfers, .pushes: nil
         case .bluetoothDevice: .bluetoothDevice
         case .characteristic: .characteristic
         case .accessory: .accessory
@@ -62,7 +65,7 @@ package enum Subject: Sendable, Hashable {
     var launches: Bool {
         switch self {
         case .location(let service): service.kind == .significantChange
-        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers: true
+        case .region, .bluetoothDevice, .characteristic, .accessory, .transfers, .pushes: true
         }
     }
 
@@ -70,7 +73,7 @@ package enum Subject: Sendable, Hashable {
     func permits(_ occurrence: Occurrence) -> Bool {
         switch (self, occurrence) {
         case (.location, .moved), (.region, .entered), (.region, .exited), (.characteristic, .value): true
-        case (.transfers, .finished): true
+        case (.transfers, .finished), (.pushes, .pushed): true
         case (.bluetoothDevice, .connected), (.bluetoothDevice, .disconnected): true
         case (.accessory, .connected), (.accessory, .disconnected): true
         default: false
@@ -117,6 +120,8 @@ package enum Occurrence: Sendable, Hashable {
     case value([UInt8])
     /// The transfers of a session.
     case finished
+    /// Messages of this urgency, at most, have arrived at the push service.
+    case pushed(PushUrgency)
 
     /// In bytes.
     package static let longestNode = 255
@@ -132,6 +137,8 @@ package struct Observation: Sendable, Equatable {
         case presence(Presence)
         /// The number of the last end of a session that was reported.
         case finish(UInt64)
+        /// The number of the last report of waiting pushes.
+        case pushes(UInt64)
     }
 
     /// The latest occurrence.
@@ -172,6 +179,8 @@ package struct Observation: Sendable, Equatable {
     package var known: Known?
     package var latest: Latest?
     package var telling = Telling.told(0)
+    /// Of pushes only.
+    package var push = PushMemory()
 
     package static let longestName = 64
 

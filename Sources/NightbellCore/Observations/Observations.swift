@@ -42,7 +42,7 @@ package struct Observations: Sendable, Equatable {
         switch subject {
         case .bluetoothDevice(let path): bluetooth[path]
         case .accessory(let name): accessories[name]
-        case .location, .region, .characteristic, .transfers: nil
+        case .location, .region, .characteristic, .transfers, .pushes: nil
         }
     }
 
@@ -106,7 +106,7 @@ package struct Observations: Sendable, Equatable {
             case .path(.bluetoothDevice(let path)): new.bluetoothDevices.append(path)
             case .path(.characteristic(let path)): new.characteristics.append(path)
             case .path(.accessory(let name)): new.accessories.append(name)
-            case .path(.location), .path(.region), .path(.transfers): break
+            case .path(.location), .path(.region), .path(.transfers), .path(.pushes): break
             }
         }
         new.bluetoothDevices.sort()

@@ -80,6 +80,9 @@ extension Supervision {
     mutating func replaceObservations(of client: ClientID, with own: [Observation]) {
         let growth = own.count - observations(of: client).count
         users[clients[client.id].user]?.observations += growth
+        let pushes = (own.contains { $0.subject == .pushes } ? 1 : 0)
+        let formerPushes = (observations(of: client).contains { $0.subject == .pushes } ? 1 : 0)
+        machine.wishes.pushes += pushes - formerPushes
         observations.replace(client.slot, with: own)
     }
 
@@ -152,7 +155,7 @@ extension Supervision {
             case .location(let service): .location(service.demand(settings.location))
             case .region(let region): .location(region.demand)
             case .bluetoothDevice, .characteristic, .accessory: .path(observation.subject)
-            case .transfers: nil
+            case .transfers, .pushes: nil
             }
         }
     }
@@ -323,7 +326,7 @@ extension Supervision {
             return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
         case (.location, _):
             return Change(known: .position(position, at: elapsed), occurrence: .moved(position))
-        case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _), (.transfers, _):
+        case (.bluetoothDevice, _), (.characteristic, _), (.accessory, _), (.transfers, _), (.pushes, _):
             return nil
         }
     }

@@ -23,7 +23,7 @@ extension Supervision {
         guard observations.table.contains(slot), let id = clients.id(inSlot: slot) else { return }
         let client = ClientID(id)
         catchUp(client, at: now, into: &actions)
-        let reasons = reasonsToTell(client)
+        let reasons = reasonsToTell(client, at: now)
         guard !reasons.isEmpty, !mutated(.forgetsOccurrences) else { return }
         if clients[id].pendingWake == .repeated {
             // A client that knows that wake ignores it.
@@ -39,10 +39,14 @@ extension Supervision {
         observations(of: client).reduce(into: []) { $0.formUnion($1.subject.reason) }
     }
 
-    private func reasonsToTell(_ client: ClientID) -> WakeReasons {
+    private mutating func reasonsToTell(_ client: ClientID, at now: Instant) -> WakeReasons {
         var reasons: WakeReasons = []
         for observation in observations(of: client)
         where observation.telling.isDue && isWanted(observation.subject, client) {
+            if let obstacle = pushObstacle(observation, client, at: now) {
+                if let until = obstacle.until { observations.look(atClientIn: client.slot, at: until) }
+                continue
+            }
             reasons.formUnion(observation.subject.reason)
         }
         return reasons
@@ -52,7 +56,7 @@ extension Supervision {
     ///
     /// - Returns: a range of `ActionBuffer.observed`, and the reasons that go with these.
     mutating func takeOccurrences(
-        of client: ClientID, isRepeated: Bool, into actions: inout ActionBuffer
+        of client: ClientID, isRepeated: Bool, at now: Instant, into actions: inout ActionBuffer
     ) -> (Range<Int>, WakeReasons) {
         let start = actions.observed.count
         var reasons: WakeReasons = []
@@ -60,9 +64,11 @@ extension Supervision {
         let told = Observation.Telling.told(clients[client.id].lastWakeID)
         for (index, observation) in observations.table[client.slot].enumerated() {
             guard isRepeated ? observation.telling.isRepeating : observation.telling.isDue,
-                isWanted(observation.subject, client), let latest = observation.latest
+                isWanted(observation.subject, client), let latest = observation.latest,
+                isRepeated || mayTellAlong(observation, at: now)
             else { continue }
             observations.table[client.slot][index].telling = told
+            if observation.subject == .pushes { beginPush(index, of: client, at: now) }
             reasons.formUnion(observation.subject.reason)
             actions.observed.append(
                 ObservedOccurrence(
@@ -94,6 +100,7 @@ extension Supervision {
         guard observations.table.contains(client.slot) else { return }
         for index in observations.table[client.slot].indices {
             observations.table[client.slot][index].telling = .told(0)
+            observations.table[client.slot][index].push.run = nil
         }
         recordObservations(of: client)
     }
@@ -154,7 +161,7 @@ extension Supervision {
                 observation.telling = isRepeated ? .repeating(wakeID) : .pending
             }
             if mutated(.restoresUnknownObservations) { observation.known = nil }
-            return observation
+            return restoredPush(observation, of: client, toldWakeID: old.toldWakeID)
         }
         replaceObservations(of: client, with: own)
         observations.look(atClientIn: client.slot, at: elapsed(at: now))

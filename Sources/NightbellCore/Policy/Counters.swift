@@ -40,13 +40,15 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case wakesDevice
     /// The transfers of a session are finished.
     case wakesTransfer
+    /// Messages have arrived at the push service.
+    case wakesPush
 
     static func overrun(of step: Step) -> Counter {
         switch step {
         case .enteringBackground: .overrunsEnteringBackground
         case .prepareToSuspend: .overrunsPrepare
-        // A fetch is a wake with a longer budget.
-        case .wake, .fetch: .overrunsWake
+        // A fetch, or a push, is a wake with a longer budget.
+        case .wake, .fetch, .push: .overrunsWake
         case .backgroundTasks: .overrunsBackgroundTasks
         case .termination: .overrunsTermination
         case .launch: .overrunsLaunch

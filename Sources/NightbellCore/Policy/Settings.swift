@@ -17,6 +17,8 @@ package struct Settings: Sendable, Equatable {
         package var termination: Duration = .seconds(5)
         /// From the `Wake` with the reason `fetch` to `FetchDone`.
         package var fetch: Duration = .seconds(30)
+        /// From the `Wake` with the reason `push` to `PushDone`.
+        package var push: Duration = .seconds(30)
         /// How long media counts as playing after its last sign.
         package var mediaLapse: Duration = .seconds(5)
         /// How long media that played counts as playing while nothing is known about it.
@@ -59,6 +61,15 @@ package struct Settings: Sendable, Equatable {
         package var processorPressure: Int = 60
         /// … or for memory.
         package var memoryPressure: Int = 10
+
+        package init() {}
+    }
+
+    /// Silent pushes.
+    package struct Push: Sendable, Equatable {
+        /// How often a client in the background is told of pushes within an hour. Further ones wait,
+        /// and are told together.
+        package var perHour: Int = 9
 
         package init() {}
     }
@@ -184,6 +195,7 @@ package struct Settings: Sendable, Equatable {
     package var budgets = Budgets()
     package var keepAlive = KeepAlive()
     package var fetch = Fetch()
+    package var push = Push()
     package var offload = Offload()
     package var suspension = Suspension()
     package var wakes = Wakes()

@@ -200,7 +200,7 @@ extension Supervision {
         }
         // At once, because a later event of this turn is a separate wake, which the client must not skip as a
         // repetition.
-        if clients[client.id].pendingWake == .repeated { deliverWake(client, into: &actions) }
+        if clients[client.id].pendingWake == .repeated { deliverWake(client, at: now, into: &actions) }
         resumeInspection(of: client, into: &actions)
         scheduleKeepAlive(client)
         scheduleFetch(client, at: now)

@@ -41,6 +41,8 @@ extension Supervisor {
             relieveMemory(connection, request)
         case .simulate(let message):
             simulate(message, connection, request)
+        case .pushesWaiting(let message):
+            learnPushes(message, connection, request)
         case .upgrade:
             beginUpgrade(connection, request)
         case .reload:
@@ -49,7 +51,7 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason:
+            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason:
             preconditionFailure("these are not administration")
         }
     }
@@ -302,6 +304,7 @@ extension Supervisor {
                 && launches.returning.processes[$0.identifier] == nil
                 && mayAct(.see, on: $0.user, connection)
         }
+        status.pushSocket = configuration.pushSocket ?? ""
         status.notRunning = Array(absent.map { "\($0.identifier)" }.sorted().prefix(100))
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status

@@ -67,7 +67,11 @@ extension Supervisor {
         }
         if view.isSilent { info.warnings.append("its program does not speak to Nightbell") }
         guard inFull else { return info }
-        info.observations = view.observations.map { WireClientInfo.Observation($0, at: elapsedNow) }
+        info.observations = view.observations.map { observation in
+            var wire = WireClientInfo.Observation(observation, at: elapsedNow)
+            wire.waitsFor = WirePushObstacle(ask { $0.pushObstacle(observation, client, at: now) })
+            return wire
+        }
         if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
             info.launch = specification
         }
@@ -156,6 +160,9 @@ extension ClientView {
         if holds.contains(.settingUp) { names.append("setting up") }
         if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
         if state == .background, fetch?.isRunning == true { names.append("a fetch") }
+        if state == .background, observations.contains(where: { $0.push.run != nil }) {
+            names.append("a push")
+        }
         if state == .background, let media { names.append("media: \(media.text)") }
         if isSilent { return "its program does not speak to Nightbell" }
         if launches.hibernates { names.append("to be ended instead of suspended") }

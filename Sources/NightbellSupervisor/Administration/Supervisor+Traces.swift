@@ -129,7 +129,7 @@ extension Trace {
         case .registered, .gone, .state, .woken, .overran, .suspendedByForce, .suspensionCancelled,
             .suspensionFailed, .foundRunning, .adopted, .refusedSocket, .released, .keepAliveLate,
             .tooManyWakes, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .crashed,
-            .gaveUp, .stateDropped, .outOfReach, .unlockUnknown, .fetchEnded, .simulated:
+            .gaveUp, .stateDropped, .outOfReach, .unlockUnknown, .fetchEnded, .pushEnded, .simulated:
             false
         }
     }
@@ -151,7 +151,8 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .pushEnded, .observed,
+            .terminated:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .crashed, .gaveUp,
             .stateDropped, .outOfReach, .unlockUnknown, .simulated:
@@ -165,7 +166,8 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .pushEnded, .observed,
+            .terminated:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
@@ -208,6 +210,7 @@ extension Trace {
         case .outOfReach: "out of reach"
         case .unlockUnknown: "unlock unknown"
         case .fetchEnded: "fetched"
+        case .pushEnded: "pushed"
         case .observed: "observed"
         case .simulated: "simulated"
         }
@@ -237,10 +240,10 @@ extension Trace {
         case .gaveUp: "ended badly too often in a row"
         case .stateDropped: "it ended badly with it"
         case .unlockUnknown: "it is launched, though nothing can tell whether its user's home is there"
-        case .fetchEnded(.newData): "new data"
-        case .fetchEnded(.noData): "no new data"
-        case .fetchEnded(.failed): "failed"
-        case .fetchEnded(nil): "not completed"
+        case .fetchEnded(.newData), .pushEnded(.newData): "new data"
+        case .fetchEnded(.noData), .pushEnded(.noData): "no new data"
+        case .fetchEnded(.failed), .pushEnded(.failed): "failed"
+        case .fetchEnded(nil), .pushEnded(nil): "not completed"
         case .observed(let observed):
             "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
         case .simulated(let event): event.text

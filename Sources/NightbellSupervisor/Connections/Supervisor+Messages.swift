@@ -159,12 +159,12 @@ extension Supervisor {
                 .message(
                     .restartNoted, from: client.id, RequestKey(connection: connection.key, request: request)))
         case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
-            .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
+            .forgetClient, .relieveMemory, .simulate, .pushesWaiting, .upgrade, .reload:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason:
+            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -385,6 +385,12 @@ extension ClientMessage {
                 return .failure(InvalidMessage(wire: error))
             }
             return .success(.fetchDone(wakeID: message.wakeID, result))
+        case .pushDone(let message):
+            guard let result = FetchResult(message.result) else {
+                let error = WireError(.invalidArgument, "an unknown result of a push")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.pushDone(wakeID: message.wakeID, result))
         case .observe(let message):
             let longest = Observation.longestName
             guard (1...longest).contains(message.name.utf8.count) else {
@@ -421,7 +427,8 @@ extension ClientMessage {
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .awakeReason, .status, .list, .show, .watch, .wakeClient,
             .suspendClient,
-            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .pushesWaiting, .upgrade,
+            .reload:
             preconditionFailure("these have paths of their own")
         }
     }

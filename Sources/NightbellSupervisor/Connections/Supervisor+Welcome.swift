@@ -160,6 +160,7 @@ extension Supervisor {
         if record.saidIdentifier != nil { welcome.identifier = record.identifier }
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
         if let socket = transferSocket(of: connection.credentials.uid) { welcome.transferSocket = socket }
+        welcome.pushSocket = configuration.pushSocket ?? ""
         var descriptors: [CInt] = []
         if let word = record.wakeWord {
             welcome.wakeWord = UInt32(word.index)

@@ -134,6 +134,7 @@ extension WakeReasons {
         if contains(.device) { reasons.append(.device) }
         if contains(.bluetooth) { reasons.append(.bluetooth) }
         if contains(.transfer) { reasons.append(.transfer) }
+        if contains(.push) { reasons.append(.push) }
         return reasons
     }
 
@@ -154,6 +155,7 @@ extension WakeReasons {
         if contains(.device) { names.append("device") }
         if contains(.bluetooth) { names.append("Bluetooth") }
         if contains(.transfer) { names.append("transfer") }
+        if contains(.push) { names.append("push") }
         return names.joined(separator: ", ")
     }
 }
@@ -169,6 +171,7 @@ extension TerminationReason {
         case .exitsOnSuspend: "it exits instead of being suspended"
         case .launchOverran: "it was launched and did not say Hello in time"
         case .fetchOverran: "a fetch not completed in time"
+        case .pushOverran: "pushes not handled in time"
         }
     }
 }
@@ -183,6 +186,7 @@ extension Step {
         case .termination: "termination"
         case .launch: "launch"
         case .fetch: "fetch"
+        case .push: "push"
         }
     }
 }
@@ -231,6 +235,8 @@ extension WireError {
                 (.invalidTask, "no background task of this client has this number")
             case .noFetch:
                 (.noFetch, "no fetch is going on that this wake told of")
+            case .noPush:
+                (.noPush, "no pushes are being handled that this wake told of")
             case .noSuchObservation:
                 (
                     .noSuchObservation,
@@ -334,6 +340,7 @@ extension WireWake {
         asleepNs = UInt64(max(0, wake.asleepFor.nanoseconds))
         repeated = wake.isRepeated
         fetchBudgetMs = wake.fetchBudget?.wireMilliseconds ?? 0
+        pushBudgetMs = wake.pushBudget?.wireMilliseconds ?? 0
         sockets = fired.map { fired in
             var socket = WireWake.Socket()
             socket.token = fired.token.rawValue

@@ -51,6 +51,8 @@ extension Subject {
         case .transfers(let session)?:
             guard (1...Self.longestPath).contains(session.utf8.count) else { return nil }
             self = .transfers(session: session)
+        case .pushes?:
+            self = .pushes
         case nil:
             return nil
         }
@@ -103,6 +105,7 @@ extension Subject {
             case .characteristic(let path): $0.characteristic = path
             case .accessory(let name): $0.accessory = name
             case .transfers(let session): $0.transfers = session
+            case .pushes: $0.pushes = .init()
             }
         }
     }
@@ -153,6 +156,9 @@ extension Occurrence {
             guard value.count <= Self.longestValue else { return nil }
             self = .value(Array(value))
         case .finished?: self = .finished
+        case .pushed(let urgency)?:
+            guard let urgency = PushUrgency(urgency) else { return nil }
+            self = .pushed(urgency)
         case nil: return nil
         }
     }
@@ -169,6 +175,7 @@ extension Occurrence {
             case .disconnected: $0.disconnected = .init()
             case .value(let value): $0.value = value.asField
             case .finished: $0.finished = .init()
+            case .pushed(let urgency): $0.pushed = urgency.wire
             }
         }
     }
@@ -183,6 +190,7 @@ extension Occurrence {
         case .disconnected: "disconnected"
         case .value(let value): "a value of \(value.count) bytes"
         case .finished: "finished"
+        case .pushed(let urgency): "pushed, \(urgency.name) urgency"
         }
     }
 }

@@ -21,6 +21,7 @@ enum ObservationRecordBytes {
                         $0.latestAtNs = latest.at.nanoseconds
                     }
                     if case .told(let wakeID) = observation.telling { $0.toldIn = wakeID }
+                    $0.store(observation.push)
                 }
             }
         }.record
@@ -43,6 +44,7 @@ enum ObservationRecordBytes {
                     occurrence, at: Instant(nanoseconds: stored.latestAtNs), isSimulated: latest.isSimulated)
             }
             observation.telling = stored.hasToldIn ? .told(stored.toldIn) : .pending
+            observation.push = PushMemory(stored)
             observations.append(observation)
         }
         return observations
@@ -58,6 +60,7 @@ extension Observation.Known {
         case .presence(.absent): .disconnected
         case .presence(.present(let node)): .connected(node: node)
         case .finish: .finished
+        case .pushes: .pushed(.normal)
         }
     }
 
@@ -65,7 +68,12 @@ extension Observation.Known {
         if case .position(_, let at) = self { at } else { nil }
     }
 
-    fileprivate var number: UInt64 { if case .finish(let number) = self { number } else { 0 } }
+    fileprivate var number: UInt64 {
+        switch self {
+        case .finish(let number), .pushes(let number): number
+        case .position, .inside, .presence: 0
+        }
+    }
 
     /// nil: nothing is known after that.
     fileprivate init?(_ occurrence: Occurrence, at instant: Instant, number: UInt64) {
@@ -76,6 +84,7 @@ extension Observation.Known {
         case .connected(let node): self = .presence(.present(node: node))
         case .disconnected: self = .presence(.absent)
         case .finished: self = .finish(number)
+        case .pushed: self = .pushes(number)
         case .value: return nil
         }
     }

@@ -179,7 +179,7 @@ extension ObservationLife {
             comparePresence(&watch, facts.bluetooth[path])
         case .accessory(let name):
             comparePresence(&watch, facts.accessories[name])
-        case .characteristic, .transfers:
+        case .characteristic, .transfers, .pushes:
             break
         }
     }

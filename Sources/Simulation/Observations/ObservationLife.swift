@@ -401,6 +401,7 @@ extension Subject {
         case .bluetoothDevice, .characteristic: .bluetooth
         case .accessory: .device
         case .transfers: .transfer
+        case .pushes: .push
         }
     }
 }

@@ -361,6 +361,8 @@ extension World {
                 .launches, isOver && !client.neverSpoke,
                 "\(TraceFormat.name(id)) is ended before its launch time is over, or though it never said Hello"
             )
+        case .pushOverran:
+            violate(.budgets, "\(TraceFormat.name(id)) is killed for pushes, and observes none")
         case .fetchOverran:
             violate(.budgets, "\(TraceFormat.name(id)) is killed for a fetch, and declares none")
         case .quitByUser, .exitsOnSuspend:

@@ -25,7 +25,8 @@ extension World {
         case .endBackgroundTask(let task): asked.isOwn = client.tasks.contains(task)
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
-            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving,
+            .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe,
+            .stopObserving,
             .saveState, .hibernate, .restartNoted:
             break
         }
@@ -57,6 +58,8 @@ extension World {
             return answer == .refused(.modeRequired(.fetch))
         case .fetchDone:
             return answer == .refused(.noFetch)
+        case .pushDone:
+            return answer == .refused(.noPush)
         // `ObservationLife` is the world of clients that observe.
         case .observe(_, let subject):
             return answer == .refused(.modeRequired(subject.mode))
@@ -156,7 +159,8 @@ extension World {
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .noStream,
             .timeoutTooShort, .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
-            .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation, .tooManyObservations:
+            .networkChangesNotWanted, .noKeepAlive, .noFetch, .noPush, .noSuchObservation,
+            .tooManyObservations:
             return false
         }
     }

@@ -264,7 +264,7 @@ extension World {
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone, .observe, .stopObserving,
+            .fetchDone, .pushDone, .observe, .stopObserving,
             .saveState, .restartNoted:
             break
         }
@@ -317,7 +317,8 @@ extension World {
             foreseeClaim(of: client)
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .saveState, .hibernate,
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .saveState,
+            .hibernate,
             .restartNoted:
             break
         }

@@ -17,7 +17,7 @@ extension World {
         guard !core.isStopping else { return .forgotten }
         switch client.ending {
         case .quitByUser: return .forgotten
-        case .launchOverran, .backgroundTasksOverran, .fetchOverran: return fateOfCrash(client)
+        case .launchOverran, .backgroundTasksOverran, .fetchOverran, .pushOverran: return fateOfCrash(client)
         case .tooManyWakes:
             guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
                 return .forgotten

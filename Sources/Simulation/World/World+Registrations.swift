@@ -67,7 +67,8 @@ extension World {
             .notPollable,
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
-            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation,
+            .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noPush,
+            .noSuchObservation,
             .tooManyObservations:
             isRight = false
         case .noSuchClient:

@@ -270,7 +270,7 @@ package struct World: ~Copyable {
 
     private mutating func endPortion(after index: Int) {
         portionEnds.append(index)
-        core.endPortion(into: &actions)
+        core.endPortion(at: now, into: &actions)
         core.persistChanges(in: &log)
         isEndingPortion = true
         carryOutActions()
@@ -301,7 +301,7 @@ package struct World: ~Copyable {
             if fault == .replayIncomplete, index == 2 { continue }
             replay.handle(event, at: now, into: &replayed)
             replay.dropChanges()
-            if portionEnds.contains(index) { replay.endPortion(into: &replayed) }
+            if portionEnds.contains(index) { replay.endPortion(at: now, into: &replayed) }
         }
         replay.endTurn(at: now, into: &replayed)
         replay.dropChanges()

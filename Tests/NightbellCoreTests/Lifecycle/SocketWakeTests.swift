@@ -34,7 +34,7 @@ struct SocketWakeTests {
         bench.pass(.seconds(60))
         bench.actions.removeAll()
         bench.core.handle(.fired(sockets[0], .readable), at: bench.now, into: &bench.actions)
-        bench.core.endPortion(into: &bench.actions)
+        bench.core.endPortion(at: bench.now, into: &bench.actions)
         #expect(bench.actions.actions.wakes.map(\.reasons) == [.socket])
         #expect(bench.core.state(of: other) == .suspended)
         bench.core.handle(.fired(sockets[1], .readable), at: bench.now, into: &bench.actions)

@@ -101,7 +101,7 @@ private func words(_ trace: Trace) -> String? {
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
         .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
-        .outOfReach, .unlockUnknown, .fetchEnded, .observed, .simulated:
+        .outOfReach, .unlockUnknown, .fetchEnded, .pushEnded, .observed, .simulated:
         nil
     }
 }
@@ -114,7 +114,7 @@ extension WakeReasons {
             (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
             (.fetch, "fetch"), (.networkChanged, "networkChanged"), (.location, "location"),
             (.device, "device"), (.bluetooth, "bluetooth"),
-            (.transfer, "transfer"),
+            (.transfer, "transfer"), (.push, "push"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

@@ -1,0 +1,175 @@
+/// Pushes: the push service keeps the messages, and says that some wait. The core chooses the moment at which
+/// their client is told, which then takes them from the service.
+extension Supervision {
+    // MARK: What waits
+
+    /// The push service reports what waits for a client whenever that changes, and all of it to the next
+    /// supervisor.
+    mutating func learnPushes(_ waiting: WaitingPushes, at now: Instant, into actions: inout ActionBuffer) {
+        guard let owner = owners[waiting.client], owner.user == waiting.user, let client = owner.client,
+            observations.table.contains(client.slot), !isStopping
+        else { return }
+        for index in observations.table[client.slot].indices
+        where observations.table[client.slot][index].subject == .pushes {
+            learnPushes(waiting, index, of: client, at: now, into: &actions)
+        }
+    }
+
+    private mutating func learnPushes(
+        _ waiting: WaitingPushes, _ index: Int, of client: ClientID, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        let observation = observations.table[client.slot][index]
+        var known: UInt64 = 0
+        if case .pushes(let number) = observation.known { known = number }
+        observations.table[client.slot][index].known = .pushes(max(waiting.number, known))
+        observations.table[client.slot][index].push.waiting = waiting.urgency
+        recordObservations(of: client)
+        guard let urgency = waiting.urgency else {
+            // They are handled, or too old: a wake would be in vain.
+            if observation.telling.isDue, observation.latest?.isSimulated == false {
+                observations.table[client.slot][index].telling = .told(0)
+            }
+            return
+        }
+        if waiting.number > known || mutated(.repeatsPushes) {
+            note(.pushed(urgency), index, of: client, isSimulated: false, at: now, into: &actions)
+        } else if observation.telling.isDue, observation.latest?.isSimulated == false {
+            // The most urgent one may have gone.
+            observations.table[client.slot][index].latest?.occurrence = .pushed(urgency)
+            observations.look(atClientIn: client.slot, at: elapsed(at: now))
+        }
+    }
+
+    /// Power and network have changed: the moment may have come for pushes that are not urgent.
+    mutating func lookAtWaitingPushes(at now: Instant) {
+        guard machine.wishes.pushes > 0 else { return }
+        for slot in observations.table.slots
+        where observations.table[slot].contains(where: { $0.subject == .pushes && $0.telling.isDue }) {
+            observations.look(atClientIn: slot, at: elapsed(at: now))
+        }
+    }
+
+    // MARK: The moment
+
+    /// Why a client is not told of its pushes now; nil: it is, or none wait.
+    package func pushObstacle(_ observation: Observation, _ client: ClientID, at now: Instant)
+        -> PushObstacle?
+    {
+        guard observation.subject == .pushes, observation.telling.isDue,
+            case .pushed(let urgency) = observation.latest?.occurrence
+        else { return nil }
+        if observation.push.run != nil { return .underWay }
+        let elapsed = elapsed(at: now)
+        if let retryAt = observation.push.retryAt, elapsed < retryAt { return .failed(until: retryAt) }
+        // In use, it may be told at any time; what is simulated has to be seen at once.
+        if clients[client.id].lifecycle.isForeground || observation.latest?.isSimulated == true { return nil }
+        let limit = mutated(.ignoresPushLimit) ? Int.max : settings.push.perHour
+        if let until = observation.push.permittedAt(limit, at: elapsed) { return .tooMany(until: until) }
+        let isTimely = urgency.isTimely(
+            isOnBattery: machine.isOnBattery, isMetered: machine.network?.isMetered)
+        return isTimely || mutated(.ignoresUrgency) ? nil : .conditions
+    }
+
+    /// The same for a client that is told of something else in this moment: that costs no wake of its own.
+    func mayTellAlong(_ observation: Observation, at now: Instant) -> Bool {
+        guard observation.subject == .pushes else { return true }
+        let isPaused = observation.push.retryAt.map { elapsed(at: now) < $0 } ?? false
+        return observation.push.run == nil && !isPaused
+    }
+
+    /// The client is being told of its pushes by its last wake.
+    mutating func beginPush(_ index: Int, of client: ClientID, at now: Instant) {
+        let until = now + settings.budgets.push
+        let isInBackground = !clients[client.id].lifecycle.isForeground
+        observations.table[client.slot][index].push.run = .init(
+            wakeID: clients[client.id].lastWakeID, until: until)
+        if isInBackground {
+            observations.table[client.slot][index].push.noteTold(at: elapsed(at: now))
+        }
+        recordObservations(of: client)
+    }
+
+    // MARK: Being handled
+
+    /// When the budget ends that the client has for the pushes that it is handling; nil: it handles none.
+    func endOfPush(_ client: ClientID) -> Instant? {
+        guard machine.wishes.pushes > 0, observations.table.contains(client.slot) else { return nil }
+        return observations.table[client.slot].reduce(nil) { earlier($0, $1.push.run?.until) }
+    }
+
+    func isHandlingPush(_ client: ClientID) -> Bool { endOfPush(client) != nil }
+
+    /// The client says that it has handled its pushes.
+    mutating func finishPush(
+        _ result: FetchResult, wakeID: UInt64, _ client: ClientID, _ key: RequestKey, at now: Instant,
+        into actions: inout ActionBuffer
+    ) -> Answer {
+        let isUntold = clients[client.id].pendingWake != nil && wakeID >= clients[client.id].lastWakeID
+        let runs = observations(of: client).contains { $0.push.run?.wakeID == wakeID }
+        guard runs, !isUntold else {
+            // A previous supervisor process accepted it.
+            return wasInherited(key, of: client) || mutated(.believesAnyPush) ? .done : .refused(.noPush)
+        }
+        endPushes(client, isHandled: result != .failed, at: now)
+        actions.append(.trace(client, .pushEnded(result)))
+        linger(client, at: now)
+        return .done
+    }
+
+    /// Its time is over. In the foreground it may go on, and while media plays its user needs it; otherwise
+    /// it is terminated.
+    mutating func pushOverran(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard case .background = clients[client.id].lifecycle.stage else {
+            actions.append(.trace(client, .pushEnded(nil)))
+            return endPushes(client, isHandled: true, at: now)
+        }
+        overran(.push, client, into: &actions)
+        endPushes(client, isHandled: false, at: now)
+        actions.append(.trace(client, .pushEnded(nil)))
+        guard !clients[client.id].assertions.mediaPlays(at: now), !mutated(.permitsEndlessPushes) else {
+            return
+        }
+        kill(client, .pushOverran, at: now, into: &actions)
+    }
+
+    /// Pushes that were not handled are told again, after a pause: what has failed once may fail again.
+    mutating func endPushes(_ client: ClientID, isHandled: Bool, at now: Instant) {
+        guard observations.table.contains(client.slot) else { return }
+        for index in observations.table[client.slot].indices
+        where observations.table[client.slot][index].push.run != nil {
+            observations.table[client.slot][index].push.run = nil
+            if !isHandled { tellAgain(index, of: client, at: now) }
+            recordObservations(of: client)
+            observations.look(atClientIn: client.slot, at: elapsed(at: now))
+        }
+    }
+
+    private mutating func tellAgain(_ index: Int, of client: ClientID, at now: Instant) {
+        let push = observations.table[client.slot][index].push
+        guard let urgency = push.waiting, !mutated(.forgetsUnhandledPushes) else { return }
+        let elapsed = elapsed(at: now)
+        observations.table[client.slot][index].push.retryAt = elapsed + PushMemory.retryPause
+        observations.table[client.slot][index].latest = .init(.pushed(urgency), at: elapsed)
+        observations.table[client.slot][index].telling = .pending
+    }
+
+    // MARK: Recovery
+
+    /// A run goes on if its client runs, and has been told of it for certain.
+    func restoredPush(_ observation: Observation, of client: ClientID, toldWakeID: UInt64) -> Observation {
+        guard let run = observation.push.run else { return observation }
+        var observation = observation
+        if run.wakeID <= toldWakeID {
+            switch clients[client.id].lifecycle.stage {
+            case .inactive, .active, .background: return observation
+            case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
+                guard let urgency = observation.push.waiting else { break }
+                observation.latest?.occurrence = .pushed(urgency)
+                observation.telling = .pending
+            }
+        }
+        observation.push.run = nil
+        return observation
+    }
+}

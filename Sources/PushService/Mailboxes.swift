@@ -1,0 +1,282 @@
+/// A client, as the push service knows it: the user that the kernel vouches for, and the identifier that it
+/// says.
+package struct Recipient: Sendable, Hashable {
+    package var user: UInt32
+    package var client: String
+
+    package init(user: UInt32, client: String) {
+        self.user = user
+        self.client = client
+    }
+}
+
+/// The limits of what waits.
+package struct PushLimits: Sendable, Equatable {
+    package var bodyBytes = 4_096
+    /// Messages that wait for one client …
+    package var messages = 256
+    /// … for all clients of one user …
+    package var messagesOfUser = 16_384
+    /// … and the addresses of one client …
+    package var subscriptions = 16
+    /// … and of one user.
+    package var subscriptionsOfUser = 4_096
+    /// The longest that a message is kept, in seconds: 28 days.
+    package var lifetime: UInt32 = 28 * 86_400
+    /// How long a message is kept that is to be handled at once or not at all, in seconds.
+    package var shortestLifetime: UInt32 = 30
+    /// Messages in one answer.
+    package var messagesAtOnce = 24
+
+    package init() {}
+}
+
+/// How soon a push has to be handled; the numbers are stored.
+package enum Urgency: UInt8, Sendable, Comparable, CaseIterable {
+    case veryLow = 1
+    case low = 2
+    case normal = 3
+    case high = 4
+
+    package static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
+}
+
+/// An address at which senders leave messages for a client.
+package struct PushSubscription: Sendable, Hashable {
+    /// The last part of the address: 192 random bits, as base64url.
+    package var token: String
+    package var recipient: Recipient
+    package var name: String
+    /// An uncompressed point of P-256; empty: all that know the address may use it.
+    package var applicationServerKey: [UInt8]
+}
+
+/// A message that is to be left.
+package struct PushOffer: Sendable {
+    package enum Target: Sendable, Hashable {
+        /// The last part of an address.
+        case address(String)
+        /// On this machine, by those that may act for the client.
+        case client(Recipient)
+    }
+
+    package var target: Target
+    package var body: [UInt8]
+    package var urgency: Urgency
+    /// Empty: it replaces none.
+    package var topic: String
+    /// In seconds, as its sender asks for.
+    package var lifetime: UInt32
+
+    package init(to target: Target, _ body: [UInt8], _ urgency: Urgency, topic: String, lifetime: UInt32) {
+        self.target = target
+        self.body = body
+        self.urgency = urgency
+        self.topic = topic
+        self.lifetime = lifetime
+    }
+}
+
+/// A message without its body.
+package struct WaitingMessage: Sendable, Hashable {
+    package var id: UInt64
+    /// The address at which it was left; nil: on this machine, by the client's name.
+    package var token: String?
+    package var urgency: Urgency
+    package var topic: String
+    /// In seconds since 1970.
+    package var expires: Int64
+}
+
+/// The messages that wait for each client. It decides, and does no I/O; times are seconds since 1970.
+package struct Mailboxes {
+    /// Why a message is not taken.
+    package enum Refusal: Error, Sendable {
+        /// There is no such address.
+        case noSubscription
+        case tooManyMessages
+        case tooManySubscriptions
+    }
+
+    /// A client's messages.
+    struct Mailbox {
+        /// By their ids.
+        var messages: [WaitingMessage] = []
+        var subscriptions: [String: String] = [:]
+        /// Grows whenever the client has to be told.
+        var number: UInt64 = 0
+
+        var isEmpty: Bool { messages.isEmpty && subscriptions.isEmpty }
+    }
+
+    private(set) var subscriptions: [String: PushSubscription] = [:]
+    private var mailboxes: [Recipient: Mailbox] = [:]
+    private var messagesByUser: [UInt32: Int] = [:]
+    private var subscriptionsByUser: [UInt32: Int] = [:]
+    /// The last number that was given to a message, or to a report.
+    private(set) var lastNumber: UInt64
+    private let limits: PushLimits
+    /// When to look for messages that are too old. One that is gone may have been the reason.
+    private(set) var expiryDue: Int64?
+    /// The clients about which the supervisor has to be told.
+    private(set) var changed: [Recipient] = []
+    private var isChanged: Set<Recipient> = []
+
+    package init(_ limits: PushLimits, lastNumber: UInt64 = 0) {
+        self.limits = limits
+        self.lastNumber = lastNumber
+    }
+
+    mutating func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    // MARK: Restoring
+
+    mutating func restore(_ subscription: PushSubscription) {
+        subscriptions[subscription.token] = subscription
+        mailboxes[subscription.recipient, default: Mailbox()].subscriptions[subscription.name] =
+            subscription.token
+        subscriptionsByUser[subscription.recipient.user, default: 0] += 1
+    }
+
+    /// Messages come in the order of their ids.
+    mutating func restore(_ message: WaitingMessage, to recipient: Recipient) {
+        mailboxes[recipient, default: Mailbox()].messages.append(message)
+        expiryDue = min(expiryDue ?? .max, message.expires)
+        messagesByUser[recipient.user, default: 0] += 1
+    }
+
+    /// A client may have been told of its messages when nothing was there to give them out: it is told again.
+    mutating func tellAllAgain() {
+        for recipient in mailboxes.keys.sorted(by: { ($0.user, $0.client) < ($1.user, $1.client) })
+        where mailboxes[recipient]?.messages.isEmpty == false {
+            let number = nextNumber()
+            mailboxes[recipient]?.number = number
+            noteChange(of: recipient)
+        }
+    }
+
+    // MARK: Subscriptions
+
+    func subscription(of recipient: Recipient, named name: String) -> PushSubscription? {
+        mailboxes[recipient]?.subscriptions[name].flatMap { subscriptions[$0] }
+    }
+
+    mutating func add(_ subscription: PushSubscription) throws(Refusal) {
+        let recipient = subscription.recipient
+        guard mailboxes[recipient]?.subscriptions.count ?? 0 < limits.subscriptions,
+            subscriptionsByUser[recipient.user, default: 0] < limits.subscriptionsOfUser
+        else { throw .tooManySubscriptions }
+        restore(subscription)
+    }
+
+    /// - Returns: the messages that went with it.
+    mutating func remove(_ subscription: PushSubscription) -> [UInt64] {
+        let recipient = subscription.recipient
+        guard subscriptions.removeValue(forKey: subscription.token) != nil else { return [] }
+        subscriptionsByUser[recipient.user, default: 0] -= 1
+        mailboxes[recipient]?.subscriptions[subscription.name] = nil
+        let ids = (mailboxes[recipient]?.messages ?? []).filter { $0.token == subscription.token }.map(\.id)
+        drop(Set(ids), of: recipient)
+        return ids
+    }
+
+    // MARK: Messages
+
+    /// Takes a message.
+    ///
+    /// - Returns: the message, and the ids of those that it replaces.
+    mutating func add(
+        _ offer: PushOffer, at now: Int64
+    ) throws(Refusal) -> (WaitingMessage, to: Recipient, replaced: [UInt64]) {
+        let (recipient, token) = try target(of: offer)
+        let topic = offer.topic
+        let waiting = mailboxes[recipient]?.messages ?? []
+        let replaced =
+            topic.isEmpty ? [] : waiting.filter { $0.token == token && $0.topic == topic }.map(\.id)
+        guard waiting.count - replaced.count < limits.messages,
+            messagesByUser[recipient.user, default: 0] - replaced.count < limits.messagesOfUser
+        else { throw .tooManyMessages }
+        drop(Set(replaced), of: recipient)
+        let seconds = max(min(offer.lifetime, limits.lifetime), limits.shortestLifetime)
+        let message = WaitingMessage(
+            id: nextNumber(), token: token, urgency: offer.urgency, topic: topic,
+            expires: now + Int64(seconds))
+        mailboxes[recipient, default: Mailbox()].messages.append(message)
+        mailboxes[recipient]?.number = message.id
+        expiryDue = min(expiryDue ?? .max, message.expires)
+        messagesByUser[recipient.user, default: 0] += 1
+        noteChange(of: recipient)
+        return (message, recipient, replaced)
+    }
+
+    private func target(of offer: PushOffer) throws(Refusal) -> (Recipient, String?) {
+        switch offer.target {
+        case .client(let recipient): return (recipient, nil)
+        case .address(let token):
+            guard let recipient = subscriptions[token]?.recipient else { throw .noSubscription }
+            return (recipient, token)
+        }
+    }
+
+    /// The oldest messages of a client after `id`.
+    func messages(of recipient: Recipient, after id: UInt64) -> (messages: [WaitingMessage], hasMore: Bool) {
+        let waiting = (mailboxes[recipient]?.messages ?? []).drop { $0.id <= id }
+        return (Array(waiting.prefix(limits.messagesAtOnce)), waiting.count > limits.messagesAtOnce)
+    }
+
+    /// - Returns: those that were there.
+    mutating func acknowledge(_ ids: Set<UInt64>, of recipient: Recipient) -> [UInt64] {
+        let there = (mailboxes[recipient]?.messages ?? []).map(\.id).filter(ids.contains)
+        drop(Set(there), of: recipient)
+        return there
+    }
+
+    /// - Returns: the messages that are too old.
+    mutating func expire(at now: Int64) -> [UInt64] {
+        guard let due = expiryDue, due <= now else { return [] }
+        var expired: [UInt64] = []
+        for (recipient, mailbox) in mailboxes {
+            let old = mailbox.messages.filter { $0.expires <= now }.map(\.id)
+            drop(Set(old), of: recipient)
+            expired += old
+        }
+        expiryDue = mailboxes.values.lazy.flatMap(\.messages).map(\.expires).min()
+        return expired
+    }
+
+    private mutating func drop(_ ids: Set<UInt64>, of recipient: Recipient) {
+        guard !ids.isEmpty else { return }
+        mailboxes[recipient]?.messages.removeAll { ids.contains($0.id) }
+        messagesByUser[recipient.user, default: 0] -= ids.count
+        noteChange(of: recipient)
+    }
+
+    // MARK: Reports
+
+    /// On the messages that wait for a client: the number of the report, and the greatest urgency.
+    func report(on recipient: Recipient) -> (number: UInt64, urgency: Urgency?)? {
+        guard let mailbox = mailboxes[recipient], mailbox.number > 0 else { return nil }
+        return (mailbox.number, mailbox.messages.map(\.urgency).max())
+    }
+
+    mutating func noteChange(of recipient: Recipient) {
+        if isChanged.insert(recipient).inserted { changed.append(recipient) }
+    }
+
+    /// Another supervisor knows nothing.
+    mutating func noteAll() {
+        for recipient in mailboxes.keys where mailboxes[recipient]?.messages.isEmpty == false {
+            noteChange(of: recipient)
+        }
+    }
+
+    mutating func takeChanged(_ count: Int) -> [Recipient] {
+        let taken = Array(changed.prefix(count))
+        changed.removeFirst(taken.count)
+        isChanged.subtract(taken)
+        return taken
+    }
+}

@@ -1,0 +1,240 @@
+import EventHandlers
+import EventLoop
+import FoundationEssentials
+import LinuxSystem
+import NightbellWire
+import SwiftProtobuf
+
+/// A process that uses the service: a client, or a program that leaves a message for one.
+final class PushConnection {
+    private let service: PushService
+    private let socket: SeqPacketSocket
+    private let user: UInt32
+    private var buffer = PacketBuffer(capacity: 131_072)
+    private var input: DescriptorWatch?
+    private var output: DescriptorWatch?
+    private(set) var hasEnded = false
+    /// Answers that are not sent yet: nothing is, before it is stored.
+    private var answers: [WirePushAnswer] = []
+    private var isBlocked = false
+    /// The last message that was given out, of each client.
+    private var given: [Recipient: UInt64] = [:]
+
+    /// No more requests are read while so many answers wait.
+    private static let mostAnswers = 64
+    private static let mostTurnRequests = 64
+    private static let longestName = 64
+    private static let mostAcknowledged = 1_024
+    /// One connection serves few clients.
+    private static let mostRecipients = 64
+
+    init(
+        _ loop: HandlerLoop, _ service: PushService, _ socket: consuming SeqPacketSocket
+    ) throws {
+        self.service = service
+        self.user = try socket.peerCredentials().uid
+        self.socket = socket
+        let rawValue = self.socket.rawValue
+        input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
+        output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in
+            isBlocked = false
+        }
+    }
+
+    // MARK: Requests
+
+    private func receive() {
+        do throws(SystemError) {
+            for _ in 0..<Self.mostTurnRequests where !hasEnded && answers.count < Self.mostAnswers {
+                switch try socket.receive(into: &buffer) {
+                case .wouldBlock: return
+                case .end: return end()
+                case .packet(_, let isTruncated, _):
+                    guard !isTruncated, let request = try? WirePushRequest(serializedBytes: buffer.bytes),
+                        request.number != 0, request.body != nil
+                    else { return end() }
+                    answer(request)
+                }
+            }
+        } catch {
+            end()
+        }
+    }
+
+    private func end() { hasEnded = true }
+
+    private func answer(_ request: WirePushRequest) {
+        var answer = WirePushAnswer()
+        answer.number = request.number
+        do throws(Refusal) {
+            answer.body = try body(of: request)
+        } catch {
+            answer.refusal = .with {
+                $0.reason = error.reason
+                $0.message = error.message
+            }
+        }
+        answers.append(answer)
+    }
+
+    private struct Refusal: Error {
+        let reason: WirePushAnswer.Reason
+        let message: String
+
+        init(_ reason: WirePushAnswer.Reason, _ message: String) {
+            self.reason = reason
+            self.message = message
+        }
+    }
+
+    private func body(of request: WirePushRequest) throws(Refusal) -> WirePushAnswer.OneOf_Body {
+        let recipient = try recipient(of: request)
+        switch request.body {
+        case .subscribe(let message): return try subscribe(message, recipient)
+        case .unsubscribe(let message):
+            service.unsubscribe(recipient, message.name)
+            return .done(.init())
+        case .take: return try take(recipient)
+        case .acknowledge(let message):
+            guard message.ids.count <= Self.mostAcknowledged else {
+                throw Refusal(.invalid, "at most \(Self.mostAcknowledged) messages")
+            }
+            service.acknowledge(Set(message.ids), of: recipient)
+            return .done(.init())
+        case .send(let message): return try send(message, recipient)
+        case nil: throw Refusal(.invalid, "no request")
+        }
+    }
+
+    private func recipient(of request: WirePushRequest) throws(Refusal) -> Recipient {
+        let isNamed = request.uid != 0 && request.uid != user
+        guard !isNamed || user == 0 else {
+            throw Refusal(.forbidden, "only root may use the messages of another user's clients")
+        }
+        guard Self.isIdentifier(request.client) else {
+            throw Refusal(
+                .invalid, "a client has an identifier of 1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        }
+        return Recipient(user: isNamed ? request.uid : user, client: request.client)
+    }
+
+    private static func isIdentifier(_ text: String) -> Bool {
+        (1...128).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: ".")
+                    || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
+            }
+    }
+
+    private func subscribe(
+        _ message: WirePushRequest.Subscribe, _ recipient: Recipient
+    ) throws(Refusal) -> WirePushAnswer.OneOf_Body {
+        guard message.name.utf8.count <= Self.longestName else {
+            throw Refusal(.invalid, "a name has at most \(Self.longestName) bytes")
+        }
+        let key = Array(message.applicationServerKey)
+        guard key.isEmpty || service.isKey(key) else {
+            throw Refusal(.invalid, "the key is no uncompressed point of P-256")
+        }
+        do throws(Mailboxes.Refusal) {
+            let endpoint = try service.subscribe(recipient, message.name, key)
+            return .subscription(.with { $0.endpoint = endpoint })
+        } catch {
+            throw Refusal(.tooMany, "the client or its user has as many addresses as it may")
+        }
+    }
+
+    private func take(_ recipient: Recipient) throws(Refusal) -> WirePushAnswer.OneOf_Body {
+        let after = given[recipient] ?? 0
+        guard given[recipient] != nil || given.count < Self.mostRecipients else {
+            throw Refusal(
+                .tooMany, "a connection takes the messages of \(Self.mostRecipients) clients at most")
+        }
+        do throws(PushError) {
+            let (messages, hasMore) = try service.messages(of: recipient, after: after)
+            given[recipient] = messages.last?.id ?? after
+            return .messages(
+                .with {
+                    $0.messages = messages
+                    $0.hasMore_p = hasMore
+                })
+        } catch {
+            throw Refusal(.failed, "\(error)")
+        }
+    }
+
+    private func send(
+        _ message: WirePushRequest.Send, _ recipient: Recipient
+    ) throws(Refusal) -> WirePushAnswer.OneOf_Body {
+        let body = Array(message.body)
+        guard body.count <= service.limits.bodyBytes else {
+            throw Refusal(.invalid, "a message has at most \(service.limits.bodyBytes) bytes")
+        }
+        guard PushTopic.isValid(message.topic) else {
+            throw Refusal(.invalid, "a topic has at most 32 characters of base64url")
+        }
+        do throws(Mailboxes.Refusal) {
+            let id = try service.add(
+                PushOffer(
+                    to: .client(recipient), body, Urgency(message.urgency), topic: message.topic,
+                    lifetime: message.lifetimeS))
+            return .accepted(.with { $0.id = id })
+        } catch {
+            throw Refusal(.tooMany, "as many messages wait for the client, or its user, as may")
+        }
+    }
+
+    // MARK: Answers
+
+    /// Sends what there is to say, as far as the process reads. Call it when the changes are stored.
+    func flush() {
+        guard !hasEnded else { return }
+        var sent = 0
+        do {
+            while !isBlocked, sent < answers.count {
+                let bytes: [UInt8] = try answers[sent].serializedBytes()
+                if try socket.send(bytes) { sent += 1 } else { isBlocked = true }
+            }
+            answers.removeFirst(sent)
+            try output?.setArmed(isBlocked)
+            // A process that does not read is not read from.
+            try input?.setArmed(!isBlocked && answers.count < Self.mostAnswers)
+        } catch {
+            end()
+        }
+    }
+}
+
+package enum PushTopic {
+    /// At most 32 characters of base64url (RFC 8030, section 5.4); empty: there is none.
+    package static func isValid(_ text: String) -> Bool {
+        text.utf8.count <= 32
+            && text.utf8.allSatisfy { byte in
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "-")
+                    || byte == UInt8(ascii: "_")
+            }
+    }
+}
+
+extension Urgency {
+    /// Normal, if it is not said.
+    init(_ wire: WirePushUrgency) {
+        switch wire {
+        case .veryLow: self = .veryLow
+        case .low: self = .low
+        case .normal, .unspecified, .UNRECOGNIZED: self = .normal
+        case .high: self = .high
+        }
+    }
+
+    var wire: WirePushUrgency {
+        switch self {
+        case .veryLow: .veryLow
+        case .low: .low
+        case .normal: .normal
+        case .high: .high
+        }
+    }
+}

@@ -1,0 +1,162 @@
+import FoundationEssentials
+import GRDB
+
+/// The addresses and messages, in SQLite.
+///
+/// Changes are gathered, and written in one transaction at the end of a turn, to the disk: nothing is answered
+/// before. One transaction serves all senders of a turn.
+final class PushStore {
+    private let database: DatabaseQueue
+    private var changes: [(Database) throws -> Void] = []
+
+    init(path: String) throws(PushError) {
+        do {
+            var configuration = Configuration()
+            configuration.prepareDatabase { database in
+                try database.execute(sql: "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+            }
+            database = try DatabaseQueue(path: path, configuration: configuration)
+            try Self.migrator.migrate(database)
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    private static var migrator: DatabaseMigrator {
+        var migrator = DatabaseMigrator()
+        migrator.registerMigration("1") { database in
+            try database.execute(
+                sql: """
+                    CREATE TABLE subscription (
+                        token TEXT PRIMARY KEY,
+                        user INTEGER NOT NULL,
+                        client TEXT NOT NULL,
+                        name TEXT NOT NULL,
+                        key BLOB NOT NULL,
+                        UNIQUE (user, client, name)) WITHOUT ROWID;
+                    CREATE TABLE message (
+                        id INTEGER PRIMARY KEY,
+                        user INTEGER NOT NULL,
+                        client TEXT NOT NULL,
+                        token TEXT REFERENCES subscription ON DELETE CASCADE,
+                        urgency INTEGER NOT NULL,
+                        topic TEXT NOT NULL,
+                        accepted INTEGER NOT NULL,
+                        expires INTEGER NOT NULL,
+                        body BLOB NOT NULL);
+                    CREATE INDEX message_token ON message (token);
+                    CREATE TABLE number (last INTEGER NOT NULL);
+                    INSERT INTO number VALUES (0);
+                    """)
+        }
+        return migrator
+    }
+
+    // MARK: Reading
+
+    /// Everything but the bodies.
+    func load(_ limits: PushLimits) throws(PushError) -> Mailboxes {
+        do {
+            return try database.read { database in
+                let last = try Int64.fetchOne(database, sql: "SELECT last FROM number") ?? 0
+                var mailboxes = Mailboxes(limits, lastNumber: UInt64(last))
+                for row in try Row.fetchAll(database, sql: "SELECT * FROM subscription") {
+                    mailboxes.restore(
+                        PushSubscription(
+                            token: row["token"],
+                            recipient: Recipient(user: row["user"], client: row["client"]),
+                            name: row["name"], applicationServerKey: Array(row["key"] as Data)))
+                }
+                let sql = "SELECT id, user, client, token, urgency, topic, expires FROM message ORDER BY id"
+                for row in try Row.fetchAll(database, sql: sql) {
+                    mailboxes.restore(
+                        WaitingMessage(
+                            id: UInt64(row["id"] as Int64), token: row["token"],
+                            urgency: Urgency(rawValue: row["urgency"]) ?? .normal, topic: row["topic"],
+                            expires: row["expires"]),
+                        to: Recipient(user: row["user"], client: row["client"]))
+                }
+                return mailboxes
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    /// The bodies of messages, and when they were accepted, in milliseconds since 1970.
+    func contents(of ids: [UInt64]) throws(PushError) -> [UInt64: (body: [UInt8], accepted: UInt64)] {
+        do {
+            return try database.read { database in
+                var contents: [UInt64: (body: [UInt8], accepted: UInt64)] = [:]
+                let statement = try database.cachedStatement(
+                    sql: "SELECT body, accepted FROM message WHERE id = ?")
+                for id in ids {
+                    guard let row = try Row.fetchOne(statement, arguments: [Int64(id)]) else { continue }
+                    contents[id] = (Array(row["body"] as Data), UInt64(row["accepted"] as Int64))
+                }
+                return contents
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    // MARK: Changing
+
+    func add(_ subscription: PushSubscription) {
+        changes.append { database in
+            try database.cachedStatement(
+                sql: "INSERT INTO subscription (token, user, client, name, key) VALUES (?, ?, ?, ?, ?)"
+            ).execute(arguments: [
+                subscription.token, subscription.recipient.user, subscription.recipient.client,
+                subscription.name,
+                Data(subscription.applicationServerKey),
+            ])
+        }
+    }
+
+    /// And its messages.
+    func remove(_ subscription: PushSubscription) {
+        changes.append { database in
+            try database.cachedStatement(sql: "DELETE FROM subscription WHERE token = ?")
+                .execute(arguments: [subscription.token])
+        }
+    }
+
+    func add(_ message: WaitingMessage, to recipient: Recipient, _ body: [UInt8], accepted: UInt64) {
+        changes.append { database in
+            try database.cachedStatement(
+                sql: """
+                    INSERT INTO message (id, user, client, token, urgency, topic, accepted, expires, body)
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+                    """
+            ).execute(arguments: [
+                Int64(message.id), recipient.user, recipient.client, message.token, message.urgency.rawValue,
+                message.topic, Int64(accepted), message.expires, Data(body),
+            ])
+        }
+    }
+
+    func remove(_ ids: [UInt64]) {
+        guard !ids.isEmpty else { return }
+        changes.append { database in
+            let statement = try database.cachedStatement(sql: "DELETE FROM message WHERE id = ?")
+            for id in ids { try statement.execute(arguments: [Int64(id)]) }
+        }
+    }
+
+    /// Writes the changes since the last call.
+    func commit(lastNumber: UInt64) throws(PushError) {
+        guard !changes.isEmpty else { return }
+        do {
+            try database.write { database in
+                for change in changes { try change(database) }
+                try database.cachedStatement(sql: "UPDATE number SET last = ?")
+                    .execute(arguments: [Int64(lastNumber)])
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+        changes.removeAll(keepingCapacity: true)
+    }
+}

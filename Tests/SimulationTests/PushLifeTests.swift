@@ -1,0 +1,57 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// The rules of pushes in small worlds, and the mistakes that these find.
+@Suite("Pushes in small worlds")
+struct PushLifeTests {
+    static let mutations: [Mutation] = [
+        .repeatsPushes, .ignoresPushLimit, .ignoresUrgency, .suspendsDuringPushes, .permitsEndlessPushes,
+        .forgetsUnhandledPushes, .believesAnyPush,
+    ]
+    private static let seeds = 0..<60 as Range<UInt64>
+    private static let steps = 400
+
+    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, violation: Violation)? {
+        for seed in Self.seeds {
+            var life = PushLife(seed: seed, mutation: mutation)
+            life.run(steps: Self.steps)
+            if let violation = life.violation { return (seed, violation) }
+        }
+        return nil
+    }
+
+    @Test("Without a mistake they are clean")
+    func clean() {
+        let found = firstViolation()
+        #expect(found == nil, "\(found.map { "seed \($0.seed): \($0.violation)" } ?? "")")
+    }
+
+    @Test(
+        "A mistake of the core is found",
+        .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
+    func mutation(_ mutation: Mutation) throws {
+        let found = try #require(firstViolation(mutation), "\(mutation) is not found")
+        print("mutation \(mutation.rawValue): seed \(found.seed), \(found.violation)")
+    }
+
+    @Test("Everything happens in them")
+    func coverage() {
+        var sum = PushLife.Coverage()
+        for seed in Self.seeds {
+            var life = PushLife(seed: seed)
+            life.run(steps: Self.steps)
+            sum.told += life.coverage.told
+            sum.merged += life.coverage.merged
+            sum.held += life.coverage.held
+            sum.launches += life.coverage.launches
+            sum.completions += life.coverage.completions
+            sum.terminations += life.coverage.terminations
+            sum.toldAgain += life.coverage.toldAgain
+            sum.deaths += life.coverage.deaths
+        }
+        print(sum)
+        #expect(sum.told > 1_000 && sum.merged > 100 && sum.held > 100 && sum.completions > 100)
+        #expect(sum.launches > 100 && sum.terminations > 20 && sum.toldAgain > 20 && sum.deaths > 100)
+    }
+}
