@@ -20,6 +20,7 @@ func start() -> Client {
 func example() throws -> Client {
     switch arguments.first {
     case "fetch": try fetchNow()
+    case "push": try takePushes()
     case "network": try followNetwork()
     case "sleep": try runBeforeSleep()
     case "unlock": try waitForUnlock()
@@ -40,7 +41,7 @@ func onlyArgument() -> String {
 func explain() -> Never {
     print(
         """
-        usage: mode-example fetch | network | sleep | unlock
+        usage: mode-example fetch | push | network | sleep | unlock
                mode-example location [home | significant | continuous | foreground]
                mode-example audio COMMAND [ARGUMENTS]
                mode-example bluetooth DEVICE CHARACTERISTIC

@@ -264,6 +264,9 @@ package enum Keys {
             "push.perHour", \.supervision.push.perHour, 1...3_600,
             "How often a client in the background is told of pushes within an hour; the others wait, and are told together."
         ),
+        .duration(
+            "push.retry", \.supervision.push.retry, atLeast: .milliseconds(10),
+            "A client that has not handled its pushes is told again after this."),
     ]
 
     private static let quotas: [Key] = [

@@ -3,46 +3,72 @@ import Foundation
 import Glibc
 import LinuxSystem
 import ProgramTestSupport
+import Testing
 
 /// A gateway as a user of its own, with a supervisor that grants it rights.
 final class GatewayFixture {
     let supervisor: Fixture
-    let gateway: Program
+    private(set) var gateway: Program
     let directory: TemporaryDirectory
-    let port: Int
+    private(set) var port: Int
     let tokenFile: String
+    private let arguments: [String]
 
     static let user = "nobody"
 
     /// - Parameters:
     ///   - rights: what the supervisor grants; nil: nothing.
-    ///   - arguments: of the gateway.
+    ///   - more: arguments of the gateway.
+    ///   - pushes: whether it is a push service.
     init(
-        rights: String? = "wake", daemon arguments: [String] = [], gateway more: [String] = []
+        rights: String? = "wake", daemon arguments: [String] = [], gateway more: [String] = [],
+        pushes: Bool = false
     ) throws {
-        let granted =
-            rights.map { ["--set", "gateway.user=\(Self.user)", "--set", "gateway.rights=\($0)"] } ?? []
-        supervisor = try Fixture(granted + arguments)
-        // Other users must reach the socket.
-        chmod(supervisor.directory.path, 0o755)
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
+        let own = directory.file("push")
+        let granted =
+            rights.map { ["--set", "gateway.user=\(Self.user)", "--set", "gateway.rights=\($0)"] } ?? []
+        let socket = ["--set", "gateway.pushSocket=\(pushes ? own + "/push.sock" : "")"]
+        supervisor = try Fixture(granted + socket + arguments)
+        // Other users must reach the socket.
+        chmod(supervisor.directory.path, 0o755)
         tokenFile = directory.file("tokens")
-        gateway = try Program(
-            "/usr/bin/setpriv",
+        var ownArguments = more
+        if pushes {
+            mkdir(own, 0o755)
+            let user = try #require(getpwnam(Self.user), "there is no user \(Self.user)").pointee.pw_uid
+            chown(own, user, gid_t.max)
+            ownArguments += ["--push", own, "--push-socket", own + "/push.sock"]
+        }
+        self.arguments =
             [
                 "--reuid", Self.user, "--regid", "nogroup", "--clear-groups",
                 Program.product("nightbell-gateway"), "--listen", "0", "--tokens", tokenFile, "--socket",
                 supervisor.socket,
-            ] + more)
+            ] + ownArguments
+        (gateway, port) = try Self.start(self.arguments)
+    }
+
+    private static func start(_ arguments: [String]) throws -> (Program, port: Int) {
+        let gateway = try Program("/usr/bin/setpriv", arguments)
         try gateway.wrote(":")
         try gateway.wrote("/\n")
         let text = gateway.output.split(separator: ":").last?.split(separator: "/").first
         guard let port = text.flatMap({ Int($0) }) else {
             throw Program.Failure(description: "no port: \(gateway.output)")
         }
-        self.port = port
+        return (gateway, port)
     }
+
+    /// Kills the gateway.
+    func killGateway() throws {
+        gateway.send(signal: SIGKILL)
+        _ = try gateway.outcome()
+    }
+
+    /// Starts another one after `killGateway`, on another port.
+    func startGateway() throws { (gateway, port) = try Self.start(arguments) }
 
     /// Makes a token and returns its text.
     func token(_ name: String = "test", _ scopes: String...) throws -> String {
@@ -63,9 +89,11 @@ final class GatewayFixture {
         return try peer.response()
     }
 
-    func post(_ path: String, token: String? = nil) throws -> HTTPPeer.Response {
+    func post(
+        _ path: String, token: String? = nil, headers: [String] = [], body: String = ""
+    ) throws -> HTTPPeer.Response {
         let peer = try HTTPPeer(port: port)
-        try peer.request("POST", path, token: token)
+        try peer.request("POST", path, token: token, headers: headers, body: body)
         return try peer.response()
     }
 

@@ -51,11 +51,13 @@ final class HTTPPeer {
         }
     }
 
-    func request(_ method: String, _ path: String, token: String? = nil, headers: [String] = []) throws {
+    func request(
+        _ method: String, _ path: String, token: String? = nil, headers: [String] = [], body: String = ""
+    ) throws {
         var lines = ["\(method) \(path) HTTP/1.1", "Host: localhost"] + headers
         if let token { lines.append("Authorization: Bearer \(token)") }
-        if method == "POST" { lines.append("Content-Length: 0") }
-        try send((lines + ["", ""]).joined(separator: "\r\n"))
+        if method == "POST" { lines.append("Content-Length: \(body.utf8.count)") }
+        try send((lines + ["", ""]).joined(separator: "\r\n") + body)
     }
 
     /// Reads more; false at the end of the connection.

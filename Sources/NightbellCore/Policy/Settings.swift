@@ -70,6 +70,8 @@ package struct Settings: Sendable, Equatable {
         /// How often a client in the background is told of pushes within an hour. Further ones wait,
         /// and are told together.
         package var perHour: Int = 9
+        /// A client that has not handled its pushes is told again after this.
+        package var retry: Duration = .seconds(60)
 
         package init() {}
     }

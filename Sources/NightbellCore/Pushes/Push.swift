@@ -61,8 +61,6 @@ package struct PushMemory: Sendable, Equatable {
     package var retryAt: Instant?
 
     package static let period = Duration.seconds(3_600)
-    /// After a client has failed.
-    package static let retryPause = Duration.seconds(60)
 
     package init() {}
 

@@ -149,7 +149,7 @@ extension Supervision {
         let push = observations.table[client.slot][index].push
         guard let urgency = push.waiting, !mutated(.forgetsUnhandledPushes) else { return }
         let elapsed = elapsed(at: now)
-        observations.table[client.slot][index].push.retryAt = elapsed + PushMemory.retryPause
+        observations.table[client.slot][index].push.retryAt = elapsed + settings.push.retry
         observations.table[client.slot][index].latest = .init(.pushed(urgency), at: elapsed)
         observations.table[client.slot][index].telling = .pending
     }
