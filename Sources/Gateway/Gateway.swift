@@ -63,9 +63,13 @@ package struct Gateway: Sendable {
                 if let push = configuration.push, let door {
                     let url = push.publicURL ?? configuration.url(port: port)
                     publicURL.withLockedValue { $0 = url }
-                    Self.startPushes(push, supervisor: configuration.socketPath, url, door, logger)
+                    // Not before clients can connect, too.
+                    Self.startPushes(push, supervisor: configuration.socketPath, url, door, logger) {
+                        onListening(port)
+                    }
+                } else {
+                    onListening(port)
                 }
-                onListening(port)
             },
             logger: logger)
         defer { door?.close() }
@@ -82,7 +86,7 @@ package struct Gateway: Sendable {
     /// more luck.
     private static func startPushes(
         _ push: GatewayConfiguration.Push, supervisor: String, _ url: String, _ door: PushDoor,
-        _ logger: Logger
+        _ logger: Logger, onReady: @escaping @Sendable () -> Void
     ) {
         let code = Thread.start {
             do throws(PushError) {
@@ -91,6 +95,7 @@ package struct Gateway: Sendable {
                         directory: push.directory, socket: push.socket, supervisor: supervisor,
                         publicURL: url),
                     door: door, logger: logger)
+                onReady()
                 try service.run()
             } catch {
                 logger.critical("\(error)")

@@ -59,6 +59,13 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Clients without sockets.
+    package static func pushed(_ clients: Int) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.addSupervisor(sockets: 0, clients: clients)
+        return needs
+    }
+
     /// Programs with a connection each, and as many of the floor's.
     package static func unmodified(_ programs: Int) -> DescriptorNeeds {
         var needs = DescriptorNeeds()

@@ -20,6 +20,7 @@ package enum ProcessRole: String, CaseIterable {
     case chatClients = "role-chat-clients"
     case hostile = "role-hostile"
     case transferClient = "role-transfer-client"
+    case pushClients = "role-push-clients"
 
     /// Runs a role and exits if the arguments name one; returns otherwise.
     package static func runIfRequested(_ arguments: [String]) {
@@ -27,7 +28,9 @@ package enum ProcessRole: String, CaseIterable {
             let parent = pid_t(arguments[2])
         else { return }
         // A relaunched client is the supervisor's child, and ends itself with the harness.
-        guard role == .relaunchedChaosClient || role == .transferClient || cfloors_die_with(parent) != 0
+        guard
+            role == .relaunchedChaosClient || role == .transferClient
+                || role == .pushClients && parent == 0 || cfloors_die_with(parent) != 0
         else { exit(1) }
         let rest = Array(arguments.dropFirst(3))
         do {
@@ -48,6 +51,7 @@ package enum ProcessRole: String, CaseIterable {
             case .chatClients: try ChatClientsMain(rest).run()
             case .hostile: try HostileProcess(rest).run()
             case .transferClient: try TransferClientMain(rest).run()
+            case .pushClients: try PushClients(rest).run()
             }
             exit(0)
         } catch {
