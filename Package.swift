@@ -521,8 +521,8 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "nightbell",
-                "nightbell-gateway", "nightbelld", "scripted-client",
+                "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "PushService",
+                "mode-example", "nightbell", "nightbell-gateway", "nightbelld", "scripted-client",
             ],
             swiftSettings: settings),
         .testTarget(

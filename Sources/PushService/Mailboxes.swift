@@ -49,6 +49,13 @@ package struct PushSubscription: Sendable, Hashable {
     package var name: String
     /// An uncompressed point of P-256; empty: all that know the address may use it.
     package var applicationServerKey: [UInt8]
+
+    package init(token: String, recipient: Recipient, name: String, applicationServerKey: [UInt8]) {
+        self.token = token
+        self.recipient = recipient
+        self.name = name
+        self.applicationServerKey = applicationServerKey
+    }
 }
 
 /// A message that is to be left.
@@ -109,15 +116,15 @@ package struct Mailboxes {
         var isEmpty: Bool { messages.isEmpty && subscriptions.isEmpty }
     }
 
-    private(set) var subscriptions: [String: PushSubscription] = [:]
+    package private(set) var subscriptions: [String: PushSubscription] = [:]
     private var mailboxes: [Recipient: Mailbox] = [:]
     private var messagesByUser: [UInt32: Int] = [:]
     private var subscriptionsByUser: [UInt32: Int] = [:]
     /// The last number that was given to a message, or to a report.
-    private(set) var lastNumber: UInt64
+    package private(set) var lastNumber: UInt64
     private let limits: PushLimits
     /// When to look for messages that are too old. One that is gone may have been the reason.
-    private(set) var expiryDue: Int64?
+    package private(set) var expiryDue: Int64?
     /// The clients about which the supervisor has to be told.
     private(set) var changed: [Recipient] = []
     private var isChanged: Set<Recipient> = []
@@ -127,14 +134,14 @@ package struct Mailboxes {
         self.lastNumber = lastNumber
     }
 
-    mutating func nextNumber() -> UInt64 {
+    package mutating func nextNumber() -> UInt64 {
         lastNumber += 1
         return lastNumber
     }
 
     // MARK: Restoring
 
-    mutating func restore(_ subscription: PushSubscription) {
+    package mutating func restore(_ subscription: PushSubscription) {
         subscriptions[subscription.token] = subscription
         mailboxes[subscription.recipient, default: Mailbox()].subscriptions[subscription.name] =
             subscription.token
@@ -142,14 +149,14 @@ package struct Mailboxes {
     }
 
     /// Messages come in the order of their ids.
-    mutating func restore(_ message: WaitingMessage, to recipient: Recipient) {
+    package mutating func restore(_ message: WaitingMessage, to recipient: Recipient) {
         mailboxes[recipient, default: Mailbox()].messages.append(message)
         expiryDue = min(expiryDue ?? .max, message.expires)
         messagesByUser[recipient.user, default: 0] += 1
     }
 
     /// A client may have been told of its messages when nothing was there to give them out: it is told again.
-    mutating func tellAllAgain() {
+    package mutating func tellAllAgain() {
         for recipient in mailboxes.keys.sorted(by: { ($0.user, $0.client) < ($1.user, $1.client) })
         where mailboxes[recipient]?.messages.isEmpty == false {
             let number = nextNumber()
@@ -160,11 +167,11 @@ package struct Mailboxes {
 
     // MARK: Subscriptions
 
-    func subscription(of recipient: Recipient, named name: String) -> PushSubscription? {
+    package func subscription(of recipient: Recipient, named name: String) -> PushSubscription? {
         mailboxes[recipient]?.subscriptions[name].flatMap { subscriptions[$0] }
     }
 
-    mutating func add(_ subscription: PushSubscription) throws(Refusal) {
+    package mutating func add(_ subscription: PushSubscription) throws(Refusal) {
         let recipient = subscription.recipient
         guard mailboxes[recipient]?.subscriptions.count ?? 0 < limits.subscriptions,
             subscriptionsByUser[recipient.user, default: 0] < limits.subscriptionsOfUser
@@ -173,7 +180,7 @@ package struct Mailboxes {
     }
 
     /// - Returns: the messages that went with it.
-    mutating func remove(_ subscription: PushSubscription) -> [UInt64] {
+    package mutating func remove(_ subscription: PushSubscription) -> [UInt64] {
         let recipient = subscription.recipient
         guard subscriptions.removeValue(forKey: subscription.token) != nil else { return [] }
         subscriptionsByUser[recipient.user, default: 0] -= 1
@@ -188,7 +195,7 @@ package struct Mailboxes {
     /// Takes a message.
     ///
     /// - Returns: the message, and the ids of those that it replaces.
-    mutating func add(
+    package mutating func add(
         _ offer: PushOffer, at now: Int64
     ) throws(Refusal) -> (WaitingMessage, to: Recipient, replaced: [UInt64]) {
         let (recipient, token) = try target(of: offer)
@@ -222,20 +229,22 @@ package struct Mailboxes {
     }
 
     /// The oldest messages of a client after `id`.
-    func messages(of recipient: Recipient, after id: UInt64) -> (messages: [WaitingMessage], hasMore: Bool) {
+    package func messages(of recipient: Recipient, after id: UInt64) -> (
+        messages: [WaitingMessage], hasMore: Bool
+    ) {
         let waiting = (mailboxes[recipient]?.messages ?? []).drop { $0.id <= id }
         return (Array(waiting.prefix(limits.messagesAtOnce)), waiting.count > limits.messagesAtOnce)
     }
 
     /// - Returns: those that were there.
-    mutating func acknowledge(_ ids: Set<UInt64>, of recipient: Recipient) -> [UInt64] {
+    package mutating func acknowledge(_ ids: Set<UInt64>, of recipient: Recipient) -> [UInt64] {
         let there = (mailboxes[recipient]?.messages ?? []).map(\.id).filter(ids.contains)
         drop(Set(there), of: recipient)
         return there
     }
 
     /// - Returns: the messages that are too old.
-    mutating func expire(at now: Int64) -> [UInt64] {
+    package mutating func expire(at now: Int64) -> [UInt64] {
         guard let due = expiryDue, due <= now else { return [] }
         var expired: [UInt64] = []
         for (recipient, mailbox) in mailboxes {
@@ -257,23 +266,23 @@ package struct Mailboxes {
     // MARK: Reports
 
     /// On the messages that wait for a client: the number of the report, and the greatest urgency.
-    func report(on recipient: Recipient) -> (number: UInt64, urgency: Urgency?)? {
+    package func report(on recipient: Recipient) -> (number: UInt64, urgency: Urgency?)? {
         guard let mailbox = mailboxes[recipient], mailbox.number > 0 else { return nil }
         return (mailbox.number, mailbox.messages.map(\.urgency).max())
     }
 
-    mutating func noteChange(of recipient: Recipient) {
+    package mutating func noteChange(of recipient: Recipient) {
         if isChanged.insert(recipient).inserted { changed.append(recipient) }
     }
 
     /// Another supervisor knows nothing.
-    mutating func noteAll() {
+    package mutating func noteAll() {
         for recipient in mailboxes.keys where mailboxes[recipient]?.messages.isEmpty == false {
             noteChange(of: recipient)
         }
     }
 
-    mutating func takeChanged(_ count: Int) -> [Recipient] {
+    package mutating func takeChanged(_ count: Int) -> [Recipient] {
         let taken = Array(changed.prefix(count))
         changed.removeFirst(taken.count)
         isChanged.subtract(taken)

@@ -16,8 +16,8 @@ struct DescriptionTests {
         "The gateway does as its description says",
         .enabled(if: access(schemathesis, X_OK) == 0, "needs schemathesis"))
     func asDescribed() throws {
-        let fixture = try GatewayFixture()
-        let token = try fixture.token("test", "read", "wake")
+        let fixture = try GatewayFixture(pushes: true)
+        let token = try fixture.token("test", "read", "wake", "push")
         try fixture.isReady()
         let phone = try fixture.supervisor.suspended("org.example.phone")
         let file = fixture.directory.file("openapi.json")

@@ -14,7 +14,7 @@ extension ScriptedClient {
         "write-hex NAME HEX", "read-hex NAME",
         "release NAME", "close NAME", "close-released NAME",
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
-        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-", "push-endpoint [NAME]",
+        "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-", "push-endpoint [NAME [KEY]]",
         "remove-push-endpoint [NAME]",
         "observe NAME significant|foreground", "observe NAME region LATITUDE LONGITUDE RADIUS",
         "observe NAME accessory|bluetooth|characteristic PATH",
@@ -107,7 +107,9 @@ extension ScriptedClient {
             state.withLock { state in
                 state.fetchResult = FetchResult.allCases.first { "\($0)" == name }
             }
-        case "push-endpoint": return try client().pushEndpoint(arguments.words.first ?? "")
+        case "push-endpoint":
+            let key = arguments.words.count > 1 ? try Self.bytes(hex: try arguments.text(1)) : []
+            return try client().pushEndpoint(arguments.words.first ?? "", applicationServerKey: key)
         case "remove-push-endpoint": try client().removePushEndpoint(arguments.words.first ?? "")
         case "observe": try client().observe(try arguments.text(0), try subject(arguments))
         case "stop-observing": try client().stopObserving(try arguments.text(0))

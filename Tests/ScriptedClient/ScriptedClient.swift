@@ -189,7 +189,8 @@ final class ScriptedClient: Sendable {
             do throws(NightbellError) {
                 while case let messages = try pushes.take(), !messages.isEmpty {
                     for message in messages {
-                        self.say("pushed \(message.id) \(String(decoding: message.body, as: UTF8.self))")
+                        let text = String(validating: message.body, as: UTF8.self)
+                        self.say("pushed \(message.id) \(text ?? "hex:" + Self.hex(message.body[...]))")
                         if result != .failed, result != nil { try pushes.acknowledge(message) }
                     }
                 }

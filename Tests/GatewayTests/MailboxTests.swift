@@ -1,0 +1,144 @@
+import PushService
+import Testing
+
+/// The messages that wait for clients, without I/O: the times are seconds.
+@Suite("Mailboxes")
+struct MailboxTests {
+    private let reader = Recipient(user: 1_000, client: "org.example.reader")
+    private let other = Recipient(user: 1_000, client: "org.example.other")
+
+    private func limits(_ change: (inout PushLimits) -> Void) -> PushLimits {
+        var limits = PushLimits()
+        change(&limits)
+        return limits
+    }
+
+    private func mailboxes(_ limits: PushLimits = PushLimits()) throws -> Mailboxes {
+        var boxes = Mailboxes(limits)
+        for (token, recipient) in [("t1", reader), ("t2", other)] {
+            try boxes.add(
+                PushSubscription(token: token, recipient: recipient, name: "", applicationServerKey: []))
+        }
+        return boxes
+    }
+
+    @discardableResult
+    private func leave(
+        _ boxes: inout Mailboxes, _ token: String = "t1", _ urgency: Urgency = .normal, topic: String = "",
+        lifetime: UInt32 = 600, at now: Int64 = 0
+    ) throws(Mailboxes.Refusal) -> UInt64 {
+        try boxes.add(
+            PushOffer(to: .address(token), [], urgency, topic: topic, lifetime: lifetime), at: now
+        ).0.id
+    }
+
+    private func ids(_ boxes: Mailboxes, _ recipient: Recipient, after id: UInt64 = 0) -> [UInt64] {
+        boxes.messages(of: recipient, after: id).messages.map(\.id)
+    }
+
+    @Test("A report has the last number and the greatest urgency, and none when nothing waits")
+    func reports() throws {
+        var boxes = try mailboxes()
+        #expect(boxes.report(on: reader) == nil)
+        let first = try leave(&boxes, "t1", .high)
+        let second = try leave(&boxes, "t1", .low)
+        #expect(boxes.report(on: reader)?.number == second)
+        #expect(boxes.report(on: reader)?.urgency == .high)
+        #expect(boxes.takeChanged(9) == [reader] && boxes.takeChanged(9).isEmpty)
+        #expect(boxes.acknowledge([first], of: reader) == [first])
+        #expect(boxes.report(on: reader)?.urgency == .low && boxes.takeChanged(9) == [reader])
+        #expect(boxes.acknowledge([first, second, 99], of: reader) == [second])
+        #expect(boxes.report(on: reader)?.number == second && boxes.report(on: reader)?.urgency == nil)
+        // Another client cannot acknowledge them.
+        let third = try leave(&boxes)
+        #expect(boxes.acknowledge([third], of: other).isEmpty && ids(boxes, reader) == [third])
+    }
+
+    @Test("A topic replaces only its own message, of the same address")
+    func topics() throws {
+        var boxes = try mailboxes()
+        let first = try leave(&boxes, topic: "a")
+        let kept = try leave(&boxes, topic: "b")
+        let plain = try leave(&boxes)
+        let others = try leave(&boxes, "t2", topic: "a")
+        let second = try leave(&boxes, topic: "a")
+        #expect(ids(boxes, reader) == [kept, plain, second] && ids(boxes, other) == [others])
+        #expect(!ids(boxes, reader).contains(first))
+    }
+
+    @Test("Messages go when their time is over, and not before")
+    func expiry() throws {
+        var boxes = try mailboxes()
+        let short = try leave(&boxes, lifetime: 0, at: 100)
+        let long = try leave(&boxes, lifetime: .max, at: 100)
+        let middle = try leave(&boxes, lifetime: 60, at: 100)
+        #expect(boxes.expiryDue == 130)
+        #expect(boxes.expire(at: 129).isEmpty && ids(boxes, reader) == [short, long, middle])
+        #expect(boxes.expire(at: 130) == [short] && boxes.expiryDue == 160)
+        #expect(boxes.expire(at: 1_000) == [middle])
+        #expect(boxes.expire(at: 100 + 28 * 86_400) == [long] && boxes.expiryDue == nil)
+    }
+
+    @Test("Full mailboxes refuse, each for itself and all of a user together")
+    func limits() throws {
+        var boxes = try mailboxes(
+            limits {
+                $0.messages = 2
+                $0.messagesOfUser = 3
+            })
+        try leave(&boxes, topic: "a")
+        try leave(&boxes)
+        #expect(throws: Mailboxes.Refusal.tooManyMessages) { try leave(&boxes) }
+        // One that takes another's place is no more.
+        try leave(&boxes, topic: "a")
+        try leave(&boxes, "t2")
+        #expect(throws: Mailboxes.Refusal.tooManyMessages) { try leave(&boxes, "t2") }
+        _ = boxes.acknowledge(Set(ids(boxes, reader)), of: reader)
+        try leave(&boxes, "t2")
+        #expect(throws: Mailboxes.Refusal.noSubscription) { try leave(&boxes, "t3") }
+    }
+
+    @Test("Addresses are limited, and take their messages with them")
+    func subscriptions() throws {
+        var boxes = Mailboxes(limits { $0.subscriptions = 2 })
+        let all = ["a", "b", "c"].map {
+            PushSubscription(token: "t" + $0, recipient: reader, name: $0, applicationServerKey: [])
+        }
+        try boxes.add(all[0])
+        try boxes.add(all[1])
+        #expect(throws: Mailboxes.Refusal.tooManySubscriptions) { try boxes.add(all[2]) }
+        let (one, two) = (try leave(&boxes, "ta"), try leave(&boxes, "tb"))
+        #expect(boxes.remove(all[0]) == [one] && ids(boxes, reader) == [two])
+        #expect(throws: Mailboxes.Refusal.noSubscription) { try leave(&boxes, "ta") }
+        try boxes.add(all[2])
+        #expect(boxes.subscription(of: reader, named: "c") == all[2])
+    }
+
+    @Test("Messages are given out in portions, in their order")
+    func portions() throws {
+        var boxes = try mailboxes(limits { $0.messagesAtOnce = 2 })
+        let all = try (0..<5).map { _ in try leave(&boxes) }
+        var (after, taken, hasMore) = (UInt64(0), [UInt64](), true)
+        while hasMore {
+            let portion = boxes.messages(of: reader, after: after)
+            taken += portion.messages.map(\.id)
+            (after, hasMore) = (taken.last ?? 0, portion.hasMore)
+        }
+        #expect(taken == all)
+        #expect(boxes.messages(of: reader, after: after).messages.isEmpty)
+    }
+
+    @Test("After a restart each client with messages is told with a number that it does not know")
+    func restart() throws {
+        var boxes = try mailboxes()
+        let last = try leave(&boxes)
+        var again = Mailboxes(PushLimits(), lastNumber: boxes.lastNumber)
+        for subscription in boxes.subscriptions.values { again.restore(subscription) }
+        for message in boxes.messages(of: reader, after: 0).messages { again.restore(message, to: reader) }
+        #expect(again.report(on: reader) == nil)
+        again.tellAllAgain()
+        #expect(again.takeChanged(9) == [reader])
+        #expect(try #require(again.report(on: reader)).number > last)
+        #expect(try leave(&again) > last && ids(again, reader).count == 2)
+    }
+}
