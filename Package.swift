@@ -24,6 +24,7 @@ let package = Package(
         .executable(name: "nightbell-monitor", targets: ["nightbell-monitor"]),
         .executable(name: "nightbell-gateway", targets: ["nightbell-gateway"]),
         .executable(name: "nightbell-transfer", targets: ["nightbell-transfer"]),
+        .executable(name: "nightbell-distributor", targets: ["nightbell-distributor"]),
         .executable(name: "nightbell-sim", targets: ["nightbell-sim"]),
         .executable(name: "nightbell-load", targets: ["nightbell-load"]),
         .executable(name: "nightbell-softphone", targets: ["nightbell-softphone"]),
@@ -233,6 +234,14 @@ let package = Package(
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            swiftSettings: strict),
+        // Hands messages of the push service to programs that know nothing of Nightbell, by UnifiedPush.
+        .executableTarget(
+            name: "nightbell-distributor",
+            dependencies: [
+                "CSystemd", "EventHandlers", "EventLoop", "LinuxSystem", "MachineMonitor", "Nightbell",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
         // The process that people and machines talk to by HTTP. Nothing of it is built for the other
@@ -522,8 +531,10 @@ let package = Package(
             name: "GatewayTests",
             dependencies: [
                 "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "PushService",
-                "mode-example", "nightbell", "nightbell-gateway", "nightbelld", "scripted-client",
+                "mode-example", "nightbell", "nightbell-distributor", "nightbell-gateway", "nightbelld",
+                "scripted-client",
             ],
+            exclude: ["connector.py"],
             swiftSettings: settings),
         .testTarget(
             name: "DaemonTests", dependencies: ["DaemonConfiguration", "Manifests", "NightbellCore"],

@@ -94,6 +94,14 @@ package nonisolated struct WirePushRequest: Sendable {
     set {body = .send(newValue)}
   }
 
+  package var list: WirePushRequest.List {
+    get {
+      if case .list(let v)? = body {return v}
+      return WirePushRequest.List()
+    }
+    set {body = .list(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Body: Equatable, Sendable {
@@ -102,7 +110,19 @@ package nonisolated struct WirePushRequest: Sendable {
     case take(WirePushRequest.Take)
     case acknowledge(WirePushRequest.Acknowledge)
     case send(WirePushRequest.Send)
+    case list(WirePushRequest.List)
 
+  }
+
+  /// Answered with Subscriptions.
+  package nonisolated struct List: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
   }
 
   /// Asks for an address at which senders leave messages for the client. Answered with Subscription; with the same one if
@@ -112,7 +132,7 @@ package nonisolated struct WirePushRequest: Sendable {
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    /// the client's own, at most 64 bytes, to tell several subscriptions apart
+    /// the client's own, at most 512 bytes, to tell several subscriptions apart
     package var name: String = String()
 
     /// The public key of the only sender that may use it (RFC 8292): 65 bytes, a point of P-256, uncompressed. Empty: all
@@ -237,6 +257,14 @@ package nonisolated struct WirePushAnswer: Sendable {
     set {body = .accepted(newValue)}
   }
 
+  package var subscriptions: WirePushAnswer.Subscriptions {
+    get {
+      if case .subscriptions(let v)? = body {return v}
+      return WirePushAnswer.Subscriptions()
+    }
+    set {body = .subscriptions(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Body: Equatable, Sendable {
@@ -245,6 +273,7 @@ package nonisolated struct WirePushAnswer: Sendable {
     case subscription(WirePushAnswer.Subscription)
     case messages(WirePushAnswer.Messages)
     case accepted(WirePushAnswer.Accepted)
+    case subscriptions(WirePushAnswer.Subscriptions)
 
   }
 
@@ -340,6 +369,19 @@ package nonisolated struct WirePushAnswer: Sendable {
     package init() {}
   }
 
+  package nonisolated struct Subscriptions: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// sorted
+    package var names: [String] = []
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
   package nonisolated struct Messages: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -401,7 +443,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.push.v1"
 
 nonisolated extension WirePushRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".PushRequest"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}client\0\u{1}uid\0\u{1}subscribe\0\u{1}unsubscribe\0\u{1}take\0\u{1}acknowledge\0\u{1}send\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}client\0\u{1}uid\0\u{1}subscribe\0\u{1}unsubscribe\0\u{1}take\0\u{1}acknowledge\0\u{1}send\0\u{1}list\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -477,6 +519,19 @@ nonisolated extension WirePushRequest: SwiftProtobuf.Message, SwiftProtobuf._Mes
           self.body = .send(v)
         }
       }()
+      case 9: try {
+        var v: WirePushRequest.List?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .list(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .list(v)
+        }
+      }()
       default: break
       }
     }
@@ -517,6 +572,10 @@ nonisolated extension WirePushRequest: SwiftProtobuf.Message, SwiftProtobuf._Mes
       guard case .send(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
     }()
+    case .list?: try {
+      guard case .list(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+    }()
     case nil: break
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -527,6 +586,25 @@ nonisolated extension WirePushRequest: SwiftProtobuf.Message, SwiftProtobuf._Mes
     if lhs.client != rhs.client {return false}
     if lhs.uid != rhs.uid {return false}
     if lhs.body != rhs.body {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WirePushRequest.List: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WirePushRequest.protoMessageName + ".List"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WirePushRequest.List, rhs: WirePushRequest.List) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -693,7 +771,7 @@ nonisolated extension WirePushRequest.Send: SwiftProtobuf.Message, SwiftProtobuf
 
 nonisolated extension WirePushAnswer: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".PushAnswer"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}done\0\u{1}refusal\0\u{1}subscription\0\u{1}messages\0\u{1}accepted\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}done\0\u{1}refusal\0\u{1}subscription\0\u{1}messages\0\u{1}accepted\0\u{1}subscriptions\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -767,6 +845,19 @@ nonisolated extension WirePushAnswer: SwiftProtobuf.Message, SwiftProtobuf._Mess
           self.body = .accepted(v)
         }
       }()
+      case 7: try {
+        var v: WirePushAnswer.Subscriptions?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .subscriptions(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .subscriptions(v)
+        }
+      }()
       default: break
       }
     }
@@ -800,6 +891,10 @@ nonisolated extension WirePushAnswer: SwiftProtobuf.Message, SwiftProtobuf._Mess
     case .accepted?: try {
       guard case .accepted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    }()
+    case .subscriptions?: try {
+      guard case .subscriptions(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
     }()
     case nil: break
     }
@@ -897,6 +992,36 @@ nonisolated extension WirePushAnswer.Subscription: SwiftProtobuf.Message, SwiftP
 
   package static func ==(lhs: WirePushAnswer.Subscription, rhs: WirePushAnswer.Subscription) -> Bool {
     if lhs.endpoint != rhs.endpoint {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WirePushAnswer.Subscriptions: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WirePushAnswer.protoMessageName + ".Subscriptions"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}names\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.names) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.names.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.names, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WirePushAnswer.Subscriptions, rhs: WirePushAnswer.Subscriptions) -> Bool {
+    if lhs.names != rhs.names {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -18,7 +18,7 @@ package struct PushLimits: Sendable, Equatable {
     /// … for all clients of one user …
     package var messagesOfUser = 16_384
     /// … and the addresses of one client …
-    package var subscriptions = 16
+    package var subscriptions = 64
     /// … and of one user.
     package var subscriptionsOfUser = 4_096
     /// The longest that a message is kept, in seconds: 28 days.
@@ -169,6 +169,11 @@ package struct Mailboxes {
 
     package func subscription(of recipient: Recipient, named name: String) -> PushSubscription? {
         mailboxes[recipient]?.subscriptions[name].flatMap { subscriptions[$0] }
+    }
+
+    /// Sorted.
+    package func names(of recipient: Recipient) -> [String] {
+        (mailboxes[recipient]?.subscriptions.keys).map { $0.sorted() } ?? []
     }
 
     package mutating func add(_ subscription: PushSubscription) throws(Refusal) {

@@ -23,7 +23,7 @@ final class PushConnection {
     /// No more requests are read while so many answers wait.
     private static let mostAnswers = 64
     private static let mostTurnRequests = 64
-    private static let longestName = 64
+    private static let longestName = 512
     private static let mostAcknowledged = 1_024
     /// One connection serves few clients.
     private static let mostRecipients = 64
@@ -102,6 +102,7 @@ final class PushConnection {
             service.acknowledge(Set(message.ids), of: recipient)
             return .done(.init())
         case .send(let message): return try send(message, recipient)
+        case .list: return .subscriptions(.with { $0.names = service.names(of: recipient) })
         case nil: throw Refusal(.invalid, "no request")
         }
     }

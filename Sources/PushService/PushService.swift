@@ -194,6 +194,8 @@ package final class PushService {
         return String(decoding: characters, as: UTF8.self)
     }
 
+    func names(of recipient: Recipient) -> [String] { mailboxes.names(of: recipient) }
+
     func unsubscribe(_ recipient: Recipient, _ name: String) {
         guard let subscription = mailboxes.subscription(of: recipient, named: name) else { return }
         _ = mailboxes.remove(subscription)

@@ -60,6 +60,10 @@ struct ImportRulesTests {
         "Presentation": ["LinuxSystem"],
         "StatusReports": ["Nightbell", "Presentation"],
         "SIPKit": ["Crypto", "Glibc"],
+        "nightbell-distributor": edge.union([
+            "ArgumentParser", "CSystemd", "EventHandlers", "EventLoop", "FoundationEssentials", "LinuxSystem",
+            "MachineMonitor", "Nightbell",
+        ]),
         "PushService": edge.union([
             "Crypto", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB", "LinuxSystem", "Logging",
             "NightbellWire", "Synchronization", "SwiftProtobuf",
@@ -121,7 +125,10 @@ struct ImportRulesTests {
         let names: Set = ["Foundation", "FoundationEssentials"]
         let found = Self.allowed.filter { !$0.value.isDisjoint(with: names) }.map(\.key)
         #expect(
-            Set(found) == ["Gateway", "NightbellWire", "PushService", "TransferEngine", "TransferWire"])
+            Set(found) == [
+                "Gateway", "NightbellWire", "PushService", "TransferEngine", "TransferWire",
+                "nightbell-distributor",
+            ])
     }
 
     @Test("The core and the profiles know no clock and no input or output")

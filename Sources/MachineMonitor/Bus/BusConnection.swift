@@ -1,11 +1,11 @@
 import CSystemd
-import EventHandlers
+package import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
 
-/// A part of the monitor that uses a bus.
-protocol BusClient: AnyObject {
+/// A part of a program that uses a bus.
+package protocol BusClient: AnyObject {
     /// There is a connection: rules and calls can be made.
     func busOpened()
     /// The connection is gone, with all rules and calls.
@@ -15,8 +15,8 @@ protocol BusClient: AnyObject {
 }
 
 /// Why something cannot be observed.
-struct Absence {
-    var reason: String
+package struct Absence {
+    package var reason: String
     /// It is there, or is being restarted, and is observed again in some seconds.
     var isTemporary = false
 }
@@ -28,7 +28,7 @@ struct Absence {
 /// in the bus. The bus discards signals then if there are too many. After a second of that the connection is
 /// given up: the messages that wait go with it, and the next one has another name, which the peer does not
 /// know.
-final class BusConnection {
+package final class BusConnection {
     private let loop: HandlerLoop
     private let address: String
     private let takesDescriptors: Bool
@@ -73,7 +73,7 @@ final class BusConnection {
     /// A connection that was kept for this time begins with the first pause again, in nanoseconds.
     private static let calm: Int64 = 10_000_000_000
 
-    init(_ loop: HandlerLoop, address: String, takesDescriptors: Bool) {
+    package init(_ loop: HandlerLoop, address: String, takesDescriptors: Bool) {
         self.loop = loop
         self.address = address
         self.takesDescriptors = takesDescriptors
@@ -93,10 +93,10 @@ final class BusConnection {
     deinit { closeBus() }
 
     /// The handle, for rules and calls; nil: there is no connection.
-    @unsafe var handle: OpaquePointer? { unsafe bus?.pointer }
+    @unsafe package var handle: OpaquePointer? { unsafe bus?.pointer }
 
     /// The client is told at once if there is a connection, and otherwise why there is none.
-    func add(_ client: any BusClient) {
+    package func add(_ client: any BusClient) {
         clients.removeAll { $0.client == nil }
         clients.append(WeakClient(client: client))
         if bus != nil { client.busOpened() } else { client.busClosed(absence) }
@@ -198,7 +198,7 @@ final class BusConnection {
     }
 
     /// Has libevent wait for what sd-bus waits for; it changes with each call.
-    func endTurn() {
+    package func endTurn() {
         guard let bus else { return }
         do throws(LoopError) {
             let events = bus.events

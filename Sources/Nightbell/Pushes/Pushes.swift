@@ -113,7 +113,7 @@ extension Client {
     /// long as the push service keeps it: call this in each process, and tell senders if it is another one.
     ///
     /// - Parameters:
-    ///   - name: the client's own, at most 64 bytes, to tell several addresses apart.
+    ///   - name: the client's own, at most 512 bytes, to tell several addresses apart.
     ///   - applicationServerKey: the public key of the only sender that may use the address (RFC 8292): 65
     ///     bytes, an uncompressed point of P-256. Empty: all that know the address may. Another key ends the
     ///     former address of this name.
@@ -122,7 +122,9 @@ extension Client {
     public func pushEndpoint(
         _ name: String = "", applicationServerKey: [UInt8] = []
     ) throws(NightbellError) -> String {
-        try Self.check(name: name)
+        guard name.utf8.count <= 512 else {
+            throw NightbellError(.invalidArgument, "a name of \(name.utf8.count) bytes; 512 are allowed")
+        }
         // Before the service is asked: what waits there is reported once more then.
         try observe(Self.pushObservation, .pushes)
         let answer = try session.pushConnection().ask(
@@ -142,6 +144,15 @@ extension Client {
     /// - Throws: as ``pushEndpoint(_:applicationServerKey:)``.
     public func removePushEndpoint(_ name: String = "") throws(NightbellError) {
         _ = try session.pushConnection().ask(.unsubscribe(.with { $0.name = name }))
+    }
+
+    /// The names of the client's addresses, sorted.
+    ///
+    /// - Throws: as ``pushEndpoint(_:applicationServerKey:)``.
+    public func pushEndpointNames() throws(NightbellError) -> [String] {
+        guard case .subscriptions(let subscriptions)? = try session.pushConnection().ask(.list(.init()))
+        else { throw NightbellError(.malformedAnswer, "the answer to List is of another kind") }
+        return subscriptions.names
     }
 
     /// The name of the observation of pushes.

@@ -1,0 +1,164 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import ProgramTestSupport
+import Testing
+
+/// The distributor of UnifiedPush on a message bus of its own, with a program that knows only the
+/// specification.
+@Suite("UnifiedPush", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
+struct UnifiedPushTests {
+    private static let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appendingPathComponent("connector.py").path
+    private static let python = "/usr/bin/python3"
+
+    /// A bus, the distributor, and programs.
+    private final class Session {
+        let fixture: GatewayFixture
+        let bus: Program
+        let distributor: Program
+        private let directory: String
+
+        init(isActivatable: Bool = true) throws {
+            fixture = try GatewayFixture(
+                daemon: ["--set", "push.retry=200ms", "--set", "launches.retry=100ms"], pushes: true)
+            directory = fixture.directory.path
+            let services = directory + "/services"
+            mkdir(services, 0o755)
+            if isActivatable {
+                let text =
+                    "[D-BUS Service]\nName=org.example.Chat\nExec=\(python) \(program) \(directory)/log\n"
+                try Data(text.utf8).write(to: URL(fileURLWithPath: services + "/org.example.Chat.service"))
+            }
+            let configuration = """
+                <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+                "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd"><busconfig>
+                <type>session</type><listen>unix:path=\(directory)/bus</listen><auth>EXTERNAL</auth>
+                <servicedir>\(services)</servicedir>
+                <policy context="default"><allow send_destination="*" eavesdrop="true"/>
+                <allow eavesdrop="true"/><allow own="*"/></policy></busconfig>
+                """
+            try Data(configuration.utf8).write(to: URL(fileURLWithPath: directory + "/bus.conf"))
+            bus = try Program("/usr/bin/dbus-daemon", ["--nofork", "--config-file", directory + "/bus.conf"])
+            let path = directory + "/bus"
+            guard eventually(within: 20_000, { access(path, F_OK) == 0 }) else {
+                throw Program.Failure(description: "no bus: \(bus.errors)")
+            }
+            distributor = try Program(
+                "nightbell",
+                [
+                    "run", "--socket", fixture.supervisor.socket, "--identifier", "org.unifiedpush", "--",
+                    Program.product("nightbell-distributor"), "--bus", "unix:path=\(path)",
+                ])
+            let isThere = try eventually(within: 20_000) {
+                try Program(
+                    "/usr/bin/dbus-send",
+                    [
+                        "--bus=unix:path=\(path)", "--print-reply", "--dest=org.freedesktop.DBus", "/",
+                        "org.freedesktop.DBus.GetNameOwner", "string:org.unifiedpush.Distributor.nightbell",
+                    ]
+                ).outcome().code == 0
+            }
+            guard isThere else { throw Program.Failure(description: "no distributor: \(distributor.errors)") }
+        }
+
+        func connector(_ arguments: String...) throws -> Program {
+            try Program(
+                python, [program, directory + "/log"] + arguments,
+                environment: [
+                    "DBUS_SESSION_BUS_ADDRESS": "unix:path=\(directory)/bus", "PATH": "/usr/bin:/bin",
+                ])
+        }
+
+        var log: [String] {
+            ((try? String(contentsOfFile: directory + "/log", encoding: .utf8)) ?? "")
+                .split(separator: "\n").map(String.init)
+        }
+
+        func noted(_ part: String, times: Int = 1) throws {
+            guard eventually(within: 30_000, { log.count { $0.contains(part) } >= times }) else {
+                throw Program.Failure(
+                    description: "no \(part) in \(log); \(distributor.errors) \(fixture.gateway.errors)")
+            }
+        }
+
+        /// The path of the address that was told last.
+        func address() throws -> String {
+            let line = try #require(log.last { $0.contains("\"endpoint\": \"http") })
+            let token = try #require(line.split(separator: "/").last?.prefix(32))
+            return "/push/\(token)"
+        }
+
+        func send(_ body: String) throws -> Int {
+            try fixture.post(try address(), headers: ["TTL: 600"], body: body).status
+        }
+    }
+
+    private func hex(_ text: String) -> String { text.utf8.map { String(format: "%02x", $0) }.joined() }
+
+    @Test(
+        "A program registers, gets messages as they were sent, and is started for them",
+        arguments: ["1", "2"])
+    func messages(version: String) throws {
+        let session = try Session()
+        let token = "3f0ee0ac-8f5a-4f4b-9b0c-0d5c7c0a7f11"
+        let connector = try session.connector("register", version, token)
+        try session.noted("[\"endpoint\", \(version), {\"token\": \"\(token)\"")
+        try session.noted(version == "1" ? "[\"NEW_ENDPOINT\", \"\"]" : "REGISTRATION_SUCCEEDED")
+        #expect(try session.send("first") == 201)
+        try session.noted("\"message\": \"\(hex("first"))\"")
+        // It has no process: the bus starts it.
+        connector.send(signal: SIGKILL)
+        _ = try connector.outcome()
+        guard version == "2" else { return }
+        #expect(try session.send("second") == 201)
+        try session.noted("\"message\": \"\(hex("second"))\"")
+        try session.noted("[\"serves\"]", times: 2)
+        #expect(session.log.count { $0.contains("[\"message\"") } == 2)
+    }
+
+    @Test("The supervisor starts a distributor that was killed, and nothing is lost")
+    func killedDistributor() throws {
+        let session = try Session()
+        let connector = try session.connector("register", "2", "token-one")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        session.distributor.send(signal: SIGKILL)
+        _ = try session.distributor.outcome()
+        #expect(try session.send("after its death") == 201)
+        try session.noted("\"message\": \"\(hex("after its death"))\"")
+        connector.send(signal: SIGKILL)
+        let shown = try session.fixture.supervisor.shown("org.unifiedpush")
+        kill(pid_t(try #require(shown["process_id"] as? Int)), SIGTERM)
+    }
+
+    @Test("A message for a program that is not there waits for it")
+    func absentProgram() throws {
+        let session = try Session(isActivatable: false)
+        let connector = try session.connector("register", "2", "token-two")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        connector.send(signal: SIGKILL)
+        _ = try connector.outcome()
+        #expect(try session.send("patience") == 201)
+        let again = try session.connector()
+        try session.noted("\"message\": \"\(hex("patience"))\"")
+        again.send(signal: SIGKILL)
+    }
+
+    @Test("A registration ends, and belongs to the program that made it")
+    func registrations() throws {
+        let session = try Session()
+        let connector = try session.connector("register", "2", "token-three", "AAAA")
+        try session.noted("\"reason\": \"ACTION_REQUIRED\"")
+        connector.send(signal: SIGKILL)
+        _ = try connector.outcome()
+        let second = try session.connector("register", "2", "token-three")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        let address = try session.address()
+        second.send(signal: SIGKILL)
+        _ = try second.outcome()
+        let third = try session.connector("unregister", "2", "token-three")
+        try session.noted("[\"unregistered\", 2, {\"token\": \"token-three\"}]")
+        #expect(try session.fixture.post(address, headers: ["TTL: 1"]).status == 404)
+        third.send(signal: SIGKILL)
+    }
+}
