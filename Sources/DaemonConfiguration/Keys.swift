@@ -255,7 +255,7 @@ package enum Keys {
             "The user that nightbell-gateway runs as, by name or number; nothing: there is no gateway."),
         .choice(
             "gateway.rights", \.gatewayRights,
-            "The rights of that user over all clients: to see them (read), or also to wake, suspend, quit and launch them (wake)."
+            "The rights of that user over all clients: to see them (read), or also to wake, suspend, quit and launch them and to tell of pushes (wake)."
         ),
         .file(
             "gateway.pushSocket", \.pushSocket, limit: 107, mayBeEmpty: true,

@@ -82,24 +82,28 @@ package struct Gateway: Sendable {
         }
     }
 
-    /// Runs the push service on a thread of its own. Without its store the process ends: another one may have
-    /// more luck.
+    /// Runs the push service on a thread of its own. While its store cannot be opened, everything else is served.
     private static func startPushes(
         _ push: GatewayConfiguration.Push, supervisor: String, _ url: String, _ door: PushDoor,
         _ logger: Logger, onReady: @escaping @Sendable () -> Void
     ) {
+        let configuration = PushService.Configuration(
+            directory: push.directory, socket: push.socket, supervisor: supervisor, publicURL: url)
         let code = Thread.start {
-            do throws(PushError) {
-                let service = try PushService(
-                    PushService.Configuration(
-                        directory: push.directory, socket: push.socket, supervisor: supervisor,
-                        publicURL: url),
-                    door: door, logger: logger)
-                onReady()
-                try service.run()
-            } catch {
-                logger.critical("\(error)")
-                exit(EX_IOERR)
+            var isReady = false
+            while true {
+                do throws(PushError) {
+                    let service = try PushService(configuration, door: door, logger: logger)
+                    if !isReady { onReady() }
+                    isReady = true
+                    return try service.run()
+                } catch {
+                    logger.critical("there is no push service: \(error)")
+                    if !isReady { onReady() }
+                    isReady = true
+                    door.withdrawAll()
+                    sleep(Self.pauseAfterFailure)
+                }
             }
         }
         guard code == 0 else {
@@ -107,6 +111,9 @@ package struct Gateway: Sendable {
             exit(EX_OSERR)
         }
     }
+
+    /// In seconds.
+    private static let pauseAfterFailure: UInt32 = 10
 
     private var server: HTTPServerBuilder {
         get throws {

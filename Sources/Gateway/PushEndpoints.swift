@@ -41,10 +41,9 @@ struct PushEndpoints: Sendable {
         let body = try await request.collectBody(upTo: limits.bodyBytes)
         let offer = PushOffer(to: target, Array(buffer: body), urgency, topic: topic, lifetime: lifetime)
         switch await door.leave(offer) {
-        case .accepted(let id):
+        case .accepted(let id, let seconds):
             return Response(
-                status: .created,
-                headers: [.location: "/push-message/\(id)", .ttl: "\(min(lifetime, Self.longestLifetime))"])
+                status: .created, headers: [.location: "/push-message/\(id)", .ttl: "\(seconds)"])
         case .refused(.noSubscription): throw APIError.notFound
         case .refused:
             throw APIError(
@@ -79,8 +78,6 @@ struct PushEndpoints: Sendable {
                     "the proof is not that of this address's sender, is for another service, or is too old")
         }
     }
-
-    private static let longestLifetime = PushLimits().lifetime
 
     /// nil: it is no number.
     private static func seconds(_ text: String) -> UInt32? {

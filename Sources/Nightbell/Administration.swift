@@ -111,8 +111,8 @@ public struct Administration: ~Copyable {
     ///
     /// - Parameters:
     ///   - body: at most 4,096 bytes.
-    ///   - lifetime: how long it is kept, in whole seconds; 28 days at most. Zero: if the client can handle it
-    ///     at once (within 30 s), or not at all.
+    ///   - lifetime: how long it is kept, in whole seconds; 28 days at most, and 30 s
+    ///     at least.
     ///   - topic: replaces a waiting message of the same topic; at most 32 characters of base64url.
     /// - Returns: the number of the message (``PushMessage/id``).
     /// - Throws: ``NightbellError/Code/pushUnavailable`` if there is no push service,

@@ -3312,7 +3312,7 @@ package nonisolated struct WirePushesWaiting: Sendable {
   /// of the client's user
   package var uid: UInt32 = 0
 
-  /// not 0; it grows whenever there is a reason to tell the client again
+  /// not 0; another one whenever there is a reason to tell the client again
   package var number: UInt64 = 0
 
   /// the greatest of those that wait; unspecified: none waits any more

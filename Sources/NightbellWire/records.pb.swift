@@ -508,9 +508,6 @@ package nonisolated struct StoredObservations: Sendable {
     /// Clears the value of `pushRetryNs`. Subsequent reads from it will return its default value.
     package mutating func clearPushRetryNs() {self._pushRetryNs = nil}
 
-    /// the greatest urgency of those that wait, as in PushUrgency; 0: none waits
-    package var pushWaiting: UInt32 = 0
-
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -1445,7 +1442,7 @@ nonisolated extension StoredObservations: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = StoredObservations.protoMessageName + ".Observation"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0\u{3}pushes_told_ns\0\u{3}push_wake\0\u{3}push_until_ns\0\u{3}push_retry_ns\0\u{3}push_waiting\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0\u{3}pushes_told_ns\0\u{3}push_wake\0\u{3}push_until_ns\0\u{3}push_retry_ns\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1464,7 +1461,6 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
       case 9: try { try decoder.decodeSingularUInt64Field(value: &self.pushWake) }()
       case 10: try { try decoder.decodeSingularInt64Field(value: &self.pushUntilNs) }()
       case 11: try { try decoder.decodeSingularInt64Field(value: &self._pushRetryNs) }()
-      case 12: try { try decoder.decodeSingularUInt32Field(value: &self.pushWaiting) }()
       default: break
       }
     }
@@ -1508,9 +1504,6 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     try { if let v = self._pushRetryNs {
       try visitor.visitSingularInt64Field(value: v, fieldNumber: 11)
     } }()
-    if self.pushWaiting != 0 {
-      try visitor.visitSingularUInt32Field(value: self.pushWaiting, fieldNumber: 12)
-    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1526,7 +1519,6 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if lhs.pushWake != rhs.pushWake {return false}
     if lhs.pushUntilNs != rhs.pushUntilNs {return false}
     if lhs._pushRetryNs != rhs._pushRetryNs {return false}
-    if lhs.pushWaiting != rhs.pushWaiting {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -27,6 +27,11 @@ package struct PushLimits: Sendable, Equatable {
     package var shortestLifetime: UInt32 = 30
     /// Messages in one answer.
     package var messagesAtOnce = 24
+    /// Connections, and those of one user.
+    package var connections = 2_048
+    package var connectionsOfUser = 1_024
+    /// A connection that asks nothing for so long is ended, in seconds.
+    package var idleTime: Int64 = 120
 
     package init() {}
 }
@@ -138,6 +143,9 @@ package struct Mailboxes {
         lastNumber += 1
         return lastNumber
     }
+
+    /// Numbers up to this one may have been told.
+    mutating func skipNumbers(to number: UInt64) { lastNumber = max(lastNumber, number) }
 
     // MARK: Restoring
 
@@ -287,10 +295,15 @@ package struct Mailboxes {
         }
     }
 
-    package mutating func takeChanged(_ count: Int) -> [Recipient] {
-        let taken = Array(changed.prefix(count))
-        changed.removeFirst(taken.count)
-        isChanged.subtract(taken)
+    /// One of the clients about which the supervisor has to be told; the order has no effect.
+    package mutating func takeChanged() -> Recipient? {
+        guard let taken = changed.popLast() else { return nil }
+        isChanged.remove(taken)
         return taken
+    }
+
+    /// The supervisor is told that nothing waits for a client: without an address it can be forgotten.
+    mutating func forgetIfEmpty(_ recipient: Recipient) {
+        if mailboxes[recipient]?.isEmpty == true { mailboxes[recipient] = nil }
     }
 }

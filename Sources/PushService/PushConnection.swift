@@ -9,11 +9,14 @@ import SwiftProtobuf
 final class PushConnection {
     private let service: PushService
     private let socket: SeqPacketSocket
-    private let user: UInt32
-    private var buffer = PacketBuffer(capacity: 131_072)
+    let user: UInt32
     private var input: DescriptorWatch?
     private var output: DescriptorWatch?
     private(set) var hasEnded = false
+    /// When it has asked last, by `BootClock`.
+    private(set) var askedAt = BootClock.now()
+    /// It waits for messages that are about to be sent: nothing else is read, they are large.
+    private var isTaking = false
     /// Answers that are not sent yet: nothing is, before it is stored.
     private var answers: [WirePushAnswer] = []
     private var isBlocked = false
@@ -38,6 +41,7 @@ final class PushConnection {
         input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
         output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in
             isBlocked = false
+            service.touch(self)
         }
     }
 
@@ -45,12 +49,13 @@ final class PushConnection {
 
     private func receive() {
         do throws(SystemError) {
-            for _ in 0..<Self.mostTurnRequests where !hasEnded && answers.count < Self.mostAnswers {
-                switch try socket.receive(into: &buffer) {
+            for _ in 0..<Self.mostTurnRequests where !hasEnded && mayRead {
+                switch try socket.receive(into: &service.buffer) {
                 case .wouldBlock: return
                 case .end: return end()
                 case .packet(_, let isTruncated, _):
-                    guard !isTruncated, let request = try? WirePushRequest(serializedBytes: buffer.bytes),
+                    guard !isTruncated,
+                        let request = try? WirePushRequest(serializedBytes: service.buffer.bytes),
                         request.number != 0, request.body != nil
                     else { return end() }
                     answer(request)
@@ -61,7 +66,12 @@ final class PushConnection {
         }
     }
 
-    private func end() { hasEnded = true }
+    private var mayRead: Bool { !isTaking && answers.count < Self.mostAnswers }
+
+    func end() {
+        hasEnded = true
+        service.touch(self)
+    }
 
     private func answer(_ request: WirePushRequest) {
         var answer = WirePushAnswer()
@@ -75,6 +85,8 @@ final class PushConnection {
             }
         }
         answers.append(answer)
+        askedAt = BootClock.now()
+        service.touch(self)
     }
 
     private struct Refusal: Error {
@@ -152,6 +164,7 @@ final class PushConnection {
             throw Refusal(
                 .tooMany, "a connection takes the messages of \(Self.mostRecipients) clients at most")
         }
+        isTaking = true
         do throws(PushError) {
             let (messages, hasMore) = try service.messages(of: recipient, after: after)
             given[recipient] = messages.last?.id ?? after
@@ -180,13 +193,23 @@ final class PushConnection {
                 PushOffer(
                     to: .client(recipient), body, Urgency(message.urgency), topic: message.topic,
                     lifetime: message.lifetimeS))
-            return .accepted(.with { $0.id = id })
+            return .accepted(.with { $0.id = id.id })
         } catch {
             throw Refusal(.tooMany, "as many messages wait for the client, or its user, as may")
         }
     }
 
     // MARK: Answers
+
+    /// The requests of this turn could not be stored.
+    func fail(_ reason: String) {
+        for index in answers.indices {
+            answers[index].refusal = .with {
+                $0.reason = .failed
+                $0.message = reason
+            }
+        }
+    }
 
     /// Sends what there is to say, as far as the process reads. Call it when the changes are stored.
     func flush() {
@@ -198,9 +221,10 @@ final class PushConnection {
                 if try socket.send(bytes) { sent += 1 } else { isBlocked = true }
             }
             answers.removeFirst(sent)
+            if answers.isEmpty { isTaking = false }
             try output?.setArmed(isBlocked)
             // A process that does not read is not read from.
-            try input?.setArmed(!isBlocked && answers.count < Self.mostAnswers)
+            try input?.setArmed(!isBlocked && mayRead)
         } catch {
             end()
         }

@@ -41,11 +41,16 @@ package final class PushService {
     private var acceptTimer: LoopTimer?
     private var expiryTimer: LoopTimer?
     private var connections: [ObjectIdentifier: PushConnection] = [:]
+    private var connectionsByUser: [UInt32: Int] = [:]
+    /// Those with something to send, or that have ended.
+    private var touched: [ObjectIdentifier: PushConnection] = [:]
+    /// Of all connections: one is read at a time.
+    var buffer = PacketBuffer(capacity: 131_072)
+    private var idleTimer: LoopTimer?
+    private let logger: Logger
+    private var lastProblem = ""
     /// Offers that are answered once they are stored.
     private var accepted: [(continuation: PushDoor.Continuation, result: PushDoor.Outcome)] = []
-    private var failure: PushError?
-
-    private static let mostConnections = 4_096
     /// In milliseconds.
     private static let acceptPause: Int64 = 200
 
@@ -54,7 +59,8 @@ package final class PushService {
     package init(_ configuration: Configuration, door: PushDoor, logger: Logger) throws(PushError) {
         self.configuration = configuration
         self.door = door
-        store = try PushStore(path: configuration.directory + "/pushes.sqlite")
+        self.logger = logger
+        store = try PushStore(directory: configuration.directory)
         mailboxes = try store.load(configuration.limits)
         do throws(HandlerError) {
             loop = try HandlerLoop()
@@ -68,6 +74,7 @@ package final class PushService {
         }
         reporter = SupervisorReporter(loop, path: configuration.supervisor, logger)
         try watch()
+        store.remove(mailboxes.expire(at: Self.now()))
         mailboxes.tellAllAgain()
         door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
     }
@@ -81,6 +88,7 @@ package final class PushService {
             throw .loop(error)
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
+        idleTimer = LoopTimer(loop) { [unowned self] in endIdle() }
         expiryTimer = LoopTimer(loop) { [unowned self] in
             store.remove(mailboxes.expire(at: Self.now()))
         }
@@ -91,14 +99,13 @@ package final class PushService {
         loop.onTurnEnd = { [unowned self] in endTurn() }
     }
 
-    /// Serves until it fails, or the door is closed.
+    /// Serves until the door is closed.
     package func run() throws(PushError) {
         do throws(HandlerError) {
             try loop.run()
         } catch {
             throw .handlers(error)
         }
-        if let failure { throw failure }
     }
 
     static func now() -> Int64 { Int64(WallClock.now() / 1_000_000_000) }
@@ -106,42 +113,77 @@ package final class PushService {
     // MARK: Turns
 
     private func endTurn() {
-        let ended = connections.filter { $0.value.hasEnded }
-        for id in ended.keys { connections[id] = nil }
         do throws(PushError) {
             try store.commit(lastNumber: mailboxes.lastNumber)
+            lastProblem = ""
         } catch {
-            // Nothing is answered that is not stored.
-            failure = error
-            for (continuation, _) in accepted { continuation.resume(returning: .failed) }
-            accepted = []
-            door.close()
-            return loop.stop()
+            undoTurn("\(error)")
         }
         for (continuation, result) in accepted { continuation.resume(returning: result) }
         accepted = []
-        for connection in connections.values { connection.flush() }
+        let touched = touched
+        self.touched = [:]
+        for connection in touched.values { connection.flush() }
+        for (id, connection) in touched where connection.hasEnded { remove(id) }
         report()
         if let due = mailboxes.expiryDue {
             expiryTimer?.set(milliseconds: max(1_000, (due - Self.now()) * 1_000))
         }
     }
 
+    /// Nothing is answered that is not stored: such as on a full disk. Messages that were stored before are served on.
+    private func undoTurn(_ problem: String) {
+        if problem != lastProblem { logger.error("\(problem)") }
+        lastProblem = problem
+        store.dropChanges()
+        for index in accepted.indices { accepted[index].result = .failed }
+        for connection in touched.values { connection.fail("it cannot be stored") }
+        do throws(PushError) {
+            let number = mailboxes.lastNumber
+            mailboxes = try store.load(configuration.limits)
+            mailboxes.skipNumbers(to: number)
+            mailboxes.tellAllAgain()
+            door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
+        } catch {
+            logger.error("\(error)")
+        }
+    }
+
+    func touch(_ connection: PushConnection) { touched[ObjectIdentifier(connection)] = connection }
+
+    private func remove(_ id: ObjectIdentifier) {
+        guard let connection = connections.removeValue(forKey: id) else { return }
+        connectionsByUser[connection.user, default: 1] -= 1
+        if connectionsByUser[connection.user] == 0 { connectionsByUser[connection.user] = nil }
+    }
+
+    private func endIdle() {
+        let limit = BootClock.now() - limits.idleTime * 1_000_000_000
+        for connection in connections.values where connection.askedAt < limit { connection.end() }
+        if !connections.isEmpty { idleTimer?.set(milliseconds: limits.idleTime * 250) }
+    }
+
     private func report() {
-        while reporter.hasRoom, let recipient = mailboxes.takeChanged(1).first {
+        while reporter.hasRoom, let recipient = mailboxes.takeChanged() {
             guard let report = mailboxes.report(on: recipient) else { continue }
-            if !reporter.report(recipient, report.number, report.urgency) {
+            guard reporter.report(recipient, report.number, report.urgency) else {
                 return mailboxes.noteChange(of: recipient)
             }
+            if report.urgency == nil { mailboxes.forgetIfEmpty(recipient) }
         }
     }
 
     private func accept() {
         do {
             while let socket = try listener.accept() {
-                guard connections.count < Self.mostConnections else { continue }
-                guard let connection = try? PushConnection(loop, self, socket) else { continue }
+                // None for a user that has too many, so that there are some for the others.
+                guard connections.count < limits.connections, let peer = try? socket.peerCredentials(),
+                    peer.uid == 0 || connectionsByUser[peer.uid, default: 0] < limits.connectionsOfUser,
+                    let connection = try? PushConnection(loop, self, socket)
+                else { continue }
+                if connections.isEmpty { idleTimer?.set(milliseconds: limits.idleTime * 250) }
                 connections[ObjectIdentifier(connection)] = connection
+                connectionsByUser[peer.uid, default: 0] += 1
             }
         } catch {
             // Such as a shortage of descriptors: the connection stays in the queue.
@@ -154,7 +196,8 @@ package final class PushService {
         let (offers, isClosed) = door.takeOffers()
         for (offer, continuation) in offers {
             do throws(Mailboxes.Refusal) {
-                accepted.append((continuation, .accepted(try add(offer))))
+                let (id, lifetime) = try add(offer)
+                accepted.append((continuation, .accepted(id, lifetime: lifetime)))
             } catch {
                 accepted.append((continuation, .refused(error)))
             }
@@ -228,21 +271,21 @@ package final class PushService {
         return (messages, hasMore)
     }
 
-    /// - Returns: the id of the message.
-    func add(_ offer: PushOffer) throws(Mailboxes.Refusal) -> UInt64 {
+    /// - Returns: the id of the message, and how long it is kept, in seconds.
+    func add(_ offer: PushOffer) throws(Mailboxes.Refusal) -> (id: UInt64, lifetime: Int64) {
         let milliseconds = WallClock.now() / 1_000_000
         let (message, recipient, replaced) = try mailboxes.add(offer, at: Int64(milliseconds / 1_000))
         store.remove(replaced)
         store.add(message, to: recipient, offer.body, accepted: milliseconds)
-        return message.id
+        return (message.id, message.expires - Int64(milliseconds / 1_000))
     }
 }
 
 /// How other threads leave messages.
 package final class PushDoor: Sendable {
     package enum Outcome: Sendable {
-        /// It is stored, with this id.
-        case accepted(UInt64)
+        /// It is stored, with this id, for so many seconds.
+        case accepted(UInt64, lifetime: Int64)
         case refused(Mailboxes.Refusal)
         /// It could not be stored, or the service has ended.
         case failed
@@ -328,6 +371,9 @@ package final class PushDoor: Sendable {
     }
 
     func publish(_ token: String, _ key: [UInt8]) { core.withLock { $0.keys[token] = key } }
+
+    /// The service has failed; another one may publish its addresses.
+    package func withdrawAll() { core.withLock { $0.isReady = false } }
 
     func withdraw(_ token: String) { core.withLock { $0.keys[token] = nil } }
 }

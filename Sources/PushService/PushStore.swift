@@ -1,5 +1,7 @@
 import FoundationEssentials
 import GRDB
+import Glibc
+import LinuxSystem
 
 /// The addresses and messages, in SQLite.
 ///
@@ -8,8 +10,23 @@ import GRDB
 final class PushStore {
     private let database: DatabaseQueue
     private var changes: [(Database) throws -> Void] = []
+    private var writtenNumber: UInt64 = 0
+    /// Held as long as the store is open.
+    private let lock: OwnedDescriptor
 
-    init(path: String) throws(PushError) {
+    init(directory: String) throws(PushError) {
+        let path = directory + "/pushes.sqlite"
+        do throws(SystemError) {
+            let lock = try OwnedDescriptor(opening: directory + "/lock", O_RDWR | O_CREAT, mode: 0o600)
+            let rawValue = lock.rawValue
+            _ = try systemCall("another process has \(directory)") { flock(rawValue, LOCK_EX | LOCK_NB) }
+            self.lock = lock
+            // SQLite gives its other files the permissions of this one: they are for this user alone.
+            _ = try OwnedDescriptor(opening: path, O_RDWR | O_CREAT, mode: 0o600)
+            _ = try systemCall("chmod \(path)") { unsafe chmod(path, 0o600) }
+        } catch {
+            throw .system(error)
+        }
         do {
             var configuration = Configuration()
             configuration.prepareDatabase { database in
@@ -46,7 +63,8 @@ final class PushStore {
                         body BLOB NOT NULL);
                     CREATE INDEX message_token ON message (token);
                     CREATE TABLE number (last INTEGER NOT NULL);
-                    INSERT INTO number VALUES (0);
+                    -- Another store must not have the numbers of a lost one.
+                    INSERT INTO number VALUES (abs(random() % 4611686018427387904));
                     """)
         }
         return migrator
@@ -147,7 +165,7 @@ final class PushStore {
 
     /// Writes the changes since the last call.
     func commit(lastNumber: UInt64) throws(PushError) {
-        guard !changes.isEmpty else { return }
+        guard !changes.isEmpty || lastNumber != writtenNumber else { return }
         do {
             try database.write { database in
                 for change in changes { try change(database) }
@@ -158,5 +176,9 @@ final class PushStore {
             throw .store("\(error)")
         }
         changes.removeAll(keepingCapacity: true)
+        writtenNumber = lastNumber
     }
+
+    /// The changes since the last call of `commit` are not to be written.
+    func dropChanges() { changes = [] }
 }

@@ -130,9 +130,10 @@ final class SupervisorReporter {
     }
 
     private func take(_ message: WireSupervisorMessage) {
-        if case .error(let error)? = message.body {
+        if case .error(let error)? = message.body, error.code != .invalidArgument {
             let isRefusal = error.code == .permissionDenied
-            return disconnect(error.message, after: isRefusal ? Self.longPause : pause)
+            disconnect(error.message, after: isRefusal ? Self.longPause : pause)
+            return pause = min(2 * pause, Self.pauses.upperBound)
         }
         unanswered[message.request] = nil
         (pause, lastProblem) = (Self.pauses.lowerBound, "")

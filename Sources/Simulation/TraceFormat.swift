@@ -107,6 +107,7 @@ package enum TraceFormat {
             position.map { "the machine is at \($0.latitude), \($0.longitude)" } ?? "its position is unknown"
         case .bluetooth(let devices): "Bluetooth devices: \(words(devices))"
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
+        case .pushServiceChanged: "another push service"
         case .pushes(let waiting):
             "pushes \(waiting.number) for \(waiting.client): \(waiting.urgency.map { "\($0)" } ?? "none")"
         case .transfers(let ended):

@@ -129,12 +129,21 @@ struct ServeCommand: AsyncParsableCommand {
         return (String(host), port)
     }
 
+    /// A connection of either side needs one.
+    private static func raiseDescriptorLimit() {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    }
+
     private static func port(_ text: some StringProtocol) -> Int? {
         UInt16(text).map(Int.init)
     }
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
+        Self.raiseDescriptorLimit()
         LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
         var logger = Logger(label: "nightbell-gateway")
         logger.logLevel = .notice

@@ -16,7 +16,7 @@ extension ScriptedClient {
         "write NAME TEXT", "read NAME", "shutdown NAME", "background", "foreground", "keepalive MS",
         "fetch-interval MS|minimum|never", "fetch newData|noData|failed|-", "push-endpoint [NAME [KEY]]",
         "remove-push-endpoint [NAME]",
-        "observe NAME significant|foreground", "observe NAME region LATITUDE LONGITUDE RADIUS",
+        "observe NAME significant|foreground|pushes", "observe NAME region LATITUDE LONGITUDE RADIUS",
         "observe NAME accessory|bluetooth|characteristic PATH",
         "transfers SESSION", "download SESSION NAME ADDRESS", "upload SESSION NAME DESCRIPTOR ADDRESS",
         "authorize SESSION NAME VALUE", "cancel-transfers SESSION", "transfer-tasks SESSION",
@@ -149,6 +149,7 @@ extension ScriptedClient {
         case "accessory": .accessory(path: try arguments.text(2))
         case "bluetooth": .bluetoothDevice(path: try arguments.text(2))
         case "characteristic": .characteristic(path: try arguments.text(2))
+        case "pushes": .pushes
         default: throw Refusal("usage", "no such subject")
         }
     }

@@ -24,7 +24,7 @@ public struct Pushes: Sendable {
     ///
     /// - Throws: ``NightbellError/Code/pushUnavailable``: the service is not there, or does not answer.
     public func take() throws(NightbellError) -> [PushMessage] {
-        guard case .messages(let messages)? = try connected().ask(.take(.init())) else {
+        guard case .messages(let messages)? = try ask(.take(.init())) else {
             throw NightbellError(.malformedAnswer, "the answer to Take is of another kind")
         }
         return messages.messages.map(PushMessage.init)
@@ -33,8 +33,25 @@ public struct Pushes: Sendable {
     /// The message is handled: the service drops it. Waits until that is stored.
     ///
     /// - Throws: as ``take()``. The message may be given out again, then.
-    public func acknowledge(_ message: PushMessage) throws(NightbellError) {
-        _ = try connected().ask(.acknowledge(.with { $0.ids = [message.id] }))
+    public func acknowledge(_ message: PushMessage) throws(NightbellError) { try acknowledge([message]) }
+
+    /// The same for several messages, at the cost of one.
+    public func acknowledge(_ messages: [PushMessage]) throws(NightbellError) {
+        guard !messages.isEmpty else { return }
+        _ = try ask(.acknowledge(.with { $0.ids = messages.map(\.id) }))
+    }
+
+    /// Asks once more on another connection: the service may have been replaced since the last request.
+    private func ask(
+        _ body: WirePushRequest.OneOf_Body
+    ) throws(NightbellError) -> WirePushAnswer.OneOf_Body? {
+        do throws(NightbellError) {
+            return try connected().ask(body)
+        } catch {
+            guard error.code == .pushUnavailable else { throw error }
+            connection.withLock { $0 = nil }
+            return try connected().ask(body)
+        }
     }
 
     /// Tells the supervisor the result. With ``FetchResult/failed`` the client is told again after a minute,
@@ -60,8 +77,8 @@ public struct Pushes: Sendable {
             while !Task.isCancelled {
                 let messages = try await offThread { () throws(NightbellError) in try take() }
                 if messages.isEmpty { return result }
-                for message in messages {
-                    if Task.isCancelled { return .failed }
+                var handled: [PushMessage] = []
+                for message in messages where !Task.isCancelled {
                     switch await operation(message) {
                     case .failed:
                         result = .failed
@@ -69,8 +86,10 @@ public struct Pushes: Sendable {
                     case .newData: if result == .noData { result = .newData }
                     case .noData: break
                     }
-                    try await offThread { () throws(NightbellError) in try acknowledge(message) }
+                    handled.append(message)
                 }
+                let acknowledged = handled
+                try await offThread { () throws(NightbellError) in try acknowledge(acknowledged) }
             }
         } catch {
             return .failed

@@ -112,6 +112,7 @@ extension Supervision {
         advance(client, at: now, into: &actions) { $0.forget() }
         countWishes(of: client, -1)
         replaceObservations(of: client, with: [])
+        observations.formerPushes.remove(client.slot)
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0).reversed() {
             removeOffload(token, of: client)
             if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }

@@ -29,6 +29,8 @@ package enum Fact: Sendable, Equatable {
     case transfers(EndedTransfers)
     /// The pushes that wait for a client.
     case pushes(WaitingPushes)
+    /// The push service has gone, or another one reports from here on: nothing is known of waiting pushes.
+    case pushServiceChanged
     /// The clients of a user that have media.
     case media(of: UserID, Knowledge<MediaFact>)
 }

@@ -113,6 +113,8 @@ extension Supervision {
             learnTransfers(ended, at: now, into: &actions)
         case .pushes(let waiting):
             learnPushes(waiting, at: now, into: &actions)
+        case .pushServiceChanged:
+            forgetPushService()
         case .media(let user, let media):
             learnMedia(of: user, media, at: now, into: &actions)
         }

@@ -137,8 +137,6 @@ package struct Observation: Sendable, Equatable {
         case presence(Presence)
         /// The number of the last end of a session that was reported.
         case finish(UInt64)
-        /// The number of the last report of waiting pushes.
-        case pushes(UInt64)
     }
 
     /// The latest occurrence.

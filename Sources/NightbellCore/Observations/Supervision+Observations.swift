@@ -25,7 +25,10 @@ extension Supervision {
         else {
             return .refused(.tooManyObservations)
         }
-        var observation = Observation(name: name, subject)
+        keepPushMemory(of: client, without: subject == .pushes ? [Observation(name: name, subject)] : own)
+        var observation =
+            subject == .pushes
+            ? makePushObservation(name, of: client, replacing: &own) : Observation(name: name, subject)
         observation.known = observations.presence(of: subject).map { .presence($0) }
         own.append(observation)
         set(own, of: client)
@@ -36,6 +39,7 @@ extension Supervision {
 
     mutating func stopObserving(_ name: String, _ client: ClientID) -> Answer {
         let left = observations(of: client).filter { $0.name != name }
+        keepPushMemory(of: client, without: left)
         if left.count < observations(of: client).count { set(left, of: client) }
         return .done
     }

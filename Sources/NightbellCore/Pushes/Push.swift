@@ -25,7 +25,7 @@ package enum PushUrgency: UInt8, Sendable, Hashable, CaseIterable, Comparable {
 package struct WaitingPushes: Sendable, Hashable {
     package var user: UserID
     package var client: ClientIdentifier
-    /// It grows whenever the client has a reason to be told again.
+    /// Another one whenever the client has a reason to be told again.
     package var number: UInt64
     /// The greatest of those that wait; nil: none waits any more.
     package var urgency: PushUrgency?
@@ -52,9 +52,12 @@ package struct PushMemory: Sendable, Equatable {
         }
     }
 
-    /// The greatest urgency of those that wait, by the last report; nil: none waits.
+    /// By the last report of the push service: its number, and the greatest urgency of those that wait (nil: none
+    /// waits). Forgotten with the service, which reports everything when it is back; never stored.
+    package var number: UInt64?
     package var waiting: PushUrgency?
-    /// When the client was told in the background within the last hour, in elapsed time, oldest first.
+    /// When the client was told in the background within the last hour, as often as it may be, in elapsed time,
+    /// oldest first.
     package var told: [Instant] = []
     package var run: Run?
     /// The client has not handled what it was told of, and is told again from then on, in elapsed time.
@@ -64,10 +67,17 @@ package struct PushMemory: Sendable, Equatable {
 
     package init() {}
 
-    mutating func noteTold(at elapsed: Instant) {
+    mutating func noteTold(_ limit: Int, at elapsed: Instant) {
         told.removeAll { elapsed.since($0) >= Self.period }
         told.append(elapsed)
+        told.removeFirst(max(0, told.count - max(1, limit)))
         retryAt = nil
+    }
+
+    /// The service has gone, or the memory passes to another observation.
+    mutating func forgetService() {
+        number = nil
+        waiting = nil
     }
 
     /// When the client may be told again in the background, if it may be so often in an hour.

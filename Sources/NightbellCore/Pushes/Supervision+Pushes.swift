@@ -20,25 +20,65 @@ extension Supervision {
         into actions: inout ActionBuffer
     ) {
         let observation = observations.table[client.slot][index]
-        var known: UInt64 = 0
-        if case .pushes(let number) = observation.known { known = number }
-        observations.table[client.slot][index].known = .pushes(max(waiting.number, known))
+        let isNews = waiting.number != observation.push.number
+        observations.table[client.slot][index].push.number = waiting.number
         observations.table[client.slot][index].push.waiting = waiting.urgency
-        recordObservations(of: client)
-        guard let urgency = waiting.urgency else {
-            // They are handled, or too old: a wake would be in vain.
-            if observation.telling.isDue, observation.latest?.isSimulated == false {
-                observations.table[client.slot][index].telling = .told(0)
-            }
-            return
-        }
-        if waiting.number > known || mutated(.repeatsPushes) {
+        guard let urgency = waiting.urgency else { return dropPending(index, of: client) }
+        if isNews || mutated(.repeatsPushes) {
             note(.pushed(urgency), index, of: client, isSimulated: false, at: now, into: &actions)
         } else if observation.telling.isDue, observation.latest?.isSimulated == false {
             // The most urgent one may have gone.
             observations.table[client.slot][index].latest?.occurrence = .pushed(urgency)
+            recordObservations(of: client)
             observations.look(atClientIn: client.slot, at: elapsed(at: now))
         }
+    }
+
+    /// Nothing waits, or nothing is known of it: a wake would be in vain.
+    private mutating func dropPending(_ index: Int, of client: ClientID) {
+        let observation = observations.table[client.slot][index]
+        guard observation.telling.isDue, observation.latest?.isSimulated == false else { return }
+        observations.table[client.slot][index].telling = .told(0)
+        recordObservations(of: client)
+    }
+
+    /// The push service has gone, or another one reports from here on.
+    mutating func forgetPushService() {
+        for slot in observations.table.slots {
+            guard let id = clients.id(inSlot: slot) else { continue }
+            for index in observations.table[slot].indices
+            where observations.table[slot][index].subject == .pushes {
+                observations.table[slot][index].push.forgetService()
+                dropPending(index, of: ClientID(id))
+            }
+        }
+    }
+
+    // MARK: One memory for each client
+
+    /// A client that names its observation anew, or ends it for a moment, must not be told more often for that.
+    mutating func makePushObservation(
+        _ name: String, of client: ClientID, replacing own: inout [Observation]
+    ) -> Observation {
+        var observation = Observation(name: name, .pushes)
+        if let index = own.firstIndex(where: { $0.subject == .pushes }) {
+            let former = own.remove(at: index)
+            (observation.latest, observation.telling) = (former.latest, former.telling)
+            observation.push = former.push
+        } else if let former = observations.formerPushes.remove(client.slot) {
+            observation.push = former
+        }
+        return observation
+    }
+
+    mutating func keepPushMemory(of client: ClientID, without own: [Observation]) {
+        guard let former = observations(of: client).first(where: { $0.subject == .pushes }),
+            !own.contains(where: { $0.subject == .pushes })
+        else { return }
+        var memory = former.push
+        memory.run = nil
+        memory.forgetService()
+        observations.formerPushes.insert(memory, at: client.slot)
     }
 
     /// Power and network have changed: the moment may have come for pushes that are not urgent.
@@ -85,7 +125,8 @@ extension Supervision {
         observations.table[client.slot][index].push.run = .init(
             wakeID: clients[client.id].lastWakeID, until: until)
         if isInBackground {
-            observations.table[client.slot][index].push.noteTold(at: elapsed(at: now))
+            observations.table[client.slot][index].push.noteTold(
+                settings.push.perHour, at: elapsed(at: now))
         }
         recordObservations(of: client)
     }
@@ -156,20 +197,19 @@ extension Supervision {
 
     // MARK: Recovery
 
-    /// A run goes on if its client runs, and has been told of it for certain.
+    /// The push service reports again what waits. A run goes on if its client runs, and has been told of it for
+    /// certain.
     func restoredPush(_ observation: Observation, of client: ClientID, toldWakeID: UInt64) -> Observation {
-        guard let run = observation.push.run else { return observation }
+        guard observation.subject == .pushes else { return observation }
         var observation = observation
-        if run.wakeID <= toldWakeID {
-            switch clients[client.id].lifecycle.stage {
-            case .inactive, .active, .background: return observation
-            case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
-                guard let urgency = observation.push.waiting else { break }
-                observation.latest?.occurrence = .pushed(urgency)
-                observation.telling = .pending
-            }
+        observation.push.forgetService()
+        if observation.latest?.isSimulated == false { observation.telling = .told(0) }
+        switch clients[client.id].lifecycle.stage {
+        case .inactive, .active, .background:
+            if let run = observation.push.run, run.wakeID > toldWakeID { observation.push.run = nil }
+        case .notRunning, .suspending, .suspended, .terminating, .dormant, .launching:
+            observation.push.run = nil
         }
-        observation.push.run = nil
         return observation
     }
 }

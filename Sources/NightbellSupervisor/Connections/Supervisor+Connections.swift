@@ -232,6 +232,7 @@ extension Supervisor {
         connection.forgetWritable()
         // It may have been told why.
         if !connection.hasEnded { connection.socket.discardInput() }
+        if connection.isPushService { followUps.append(.fact(.pushServiceChanged)) }
         connections.remove(connection)
         memory.departures += 1
         connection.role = .stranger

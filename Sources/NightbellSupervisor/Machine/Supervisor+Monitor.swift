@@ -413,7 +413,8 @@ extension Fact {
     /// Whether it is about the subject of an observation, which is only for its clients to know.
     fileprivate var isObserved: Bool {
         switch self {
-        case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes: true
+        case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes, .pushServiceChanged:
+            true
         case .network, .power, .sleepImminent, .resumed, .wallClock, .shortage, .unlocked, .media: false
         }
     }
@@ -437,6 +438,7 @@ extension Fact {
         case .bluetooth(let devices): "Bluetooth: " + Self.text(of: devices)
         case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
         case .accessories(let accessories): "accessories: " + Self.text(of: accessories)
+        case .pushServiceChanged: "the push service has gone or come"
         case .pushes(let waiting):
             "pushes for \(waiting.client): " + (waiting.urgency.map { "\($0)" } ?? "none")
         case .transfers(let ended): "the transfers \(ended.session) of \(ended.client) are finished"

@@ -60,7 +60,6 @@ extension Observation.Known {
         case .presence(.absent): .disconnected
         case .presence(.present(let node)): .connected(node: node)
         case .finish: .finished
-        case .pushes: .pushed(.normal)
         }
     }
 
@@ -70,7 +69,7 @@ extension Observation.Known {
 
     fileprivate var number: UInt64 {
         switch self {
-        case .finish(let number), .pushes(let number): number
+        case .finish(let number): number
         case .position, .inside, .presence: 0
         }
     }
@@ -84,8 +83,7 @@ extension Observation.Known {
         case .connected(let node): self = .presence(.present(node: node))
         case .disconnected: self = .presence(.absent)
         case .finished: self = .finish(number)
-        case .pushed: self = .pushes(number)
-        case .value: return nil
+        case .value, .pushed: return nil
         }
     }
 }

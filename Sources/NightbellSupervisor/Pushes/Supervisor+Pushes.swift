@@ -19,6 +19,10 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "no identifier of a client, or no number")
             return answer(connection, request, .error(error))
         }
+        if !connection.isPushService {
+            connection.isPushService = true
+            feed(.fact(.pushServiceChanged))
+        }
         let waiting = WaitingPushes(
             of: message.uid, identifier, number: message.number, urgency: PushUrgency(message.urgency))
         feed(.fact(.pushes(waiting)))
@@ -74,7 +78,6 @@ extension WirePushObstacle {
 extension PushMemory {
     init(_ stored: StoredObservations.Observation) {
         self.init()
-        waiting = PushUrgency(rawValue: UInt8(truncatingIfNeeded: stored.pushWaiting))
         told = stored.pushesToldNs.map(Instant.init(nanoseconds:))
         if stored.pushWake != 0 {
             run = Run(wakeID: stored.pushWake, until: Instant(nanoseconds: stored.pushUntilNs))
@@ -85,7 +88,6 @@ extension PushMemory {
 
 extension StoredObservations.Observation {
     mutating func store(_ push: PushMemory) {
-        pushWaiting = UInt32(push.waiting?.rawValue ?? 0)
         pushesToldNs = push.told.map(\.nanoseconds)
         if let run = push.run { (pushWake, pushUntilNs) = (run.wakeID, run.until.nanoseconds) }
         if let retryAt = push.retryAt { pushRetryNs = retryAt.nanoseconds }

@@ -41,14 +41,23 @@ extension PushLife {
             where clients[index].registration.identifier == waiting.client && clients[index].isObserving {
                 if waiting.urgency == nil {
                     clients[index].isUntold = false
-                } else if waiting.number > clients[index].known {
+                } else if waiting.number != clients[index].known {
                     clients[index].isUntold = true
                 }
                 clients[index].reported = waiting.urgency
-                clients[index].known = max(clients[index].known, waiting.number)
+                clients[index].known = waiting.number
             }
+        case .pushServiceChanged:
+            for index in clients.indices { forgetService(index) }
         default: break
         }
+    }
+
+    /// Nothing is known of waiting messages.
+    mutating func forgetService(_ index: Int) {
+        clients[index].known = nil
+        clients[index].reported = nil
+        clients[index].isUntold = false
     }
 }
 
@@ -165,9 +174,7 @@ extension PushLife {
     mutating func leave(_ index: Int) {
         clients[index].id = nil
         clients[index].isObserving = false
-        clients[index].known = 0
-        clients[index].reported = nil
-        clients[index].isUntold = false
+        forgetService(index)
         clients[index].retryAt = nil
         clients[index].told = []
     }

@@ -34,8 +34,8 @@ package struct PushLife: ~Copyable {
         /// At the push service.
         var waiting: [PushUrgency] = []
         var number: UInt64 = 0
-        /// The last report that the supervisor has taken note of.
-        var known: UInt64 = 0
+        /// The last report that the supervisor has taken note of, while there is a service.
+        var known: UInt64?
         /// The urgency of that report.
         var reported: PushUrgency?
         /// It has to be told.
@@ -101,7 +101,11 @@ package struct PushLife: ~Copyable {
         now = next
         if core.nextDeadline.map({ $0 <= now }) ?? false { turn([.timer]) }
         checkRuns()
-        switch random.below(10) {
+        switch random.below(11) {
+        case 10:
+            // The service is replaced, and reports everything at once or later.
+            turn([.fact(.pushServiceChanged)])
+            if random.once(in: 2) { turn(clients.indices.map { report($0) }) }
         case 0...2: turn([arrive(random.below(clients.count))])
         case 3: turn([expire(random.below(clients.count))])
         case 4: turn([change()])
@@ -297,6 +301,7 @@ package struct PushLife: ~Copyable {
             return require(false, "the records cannot be restored: \(error)")
         }
         (isOnBattery, isMetered) = (nil, nil)
+        for index in clients.indices { forgetService(index) }
         core.endTurn(at: now, into: &actions)
         core.persistChanges(in: &log)
         carryOut()

@@ -1,0 +1,233 @@
+import EdgeTestSupport
+import Foundation
+import Glibc
+import LinuxSystem
+import ProgramTestSupport
+import Testing
+
+/// Faults of the push service, and processes that mean it harm.
+@Suite("Faults of the push service", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
+struct PushFaultTests {
+    private static let name = "org.example.reader"
+
+    /// A client that sleeps, and the path of its address.
+    private func sleeper(_ fixture: GatewayFixture) throws -> (client: Program, path: String) {
+        let client = try Program(
+            "nightbell",
+            [
+                "run", "--socket", fixture.supervisor.socket, "--identifier", Self.name, "--",
+                Program.product("scripted-client"),
+            ])
+        try client.say("hello \(Self.name)")
+        let path = try address(client)
+        try client.say("background")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        return (client, path)
+    }
+
+    private func address(_ client: Program) throws -> String {
+        let before = client.output.components(separatedBy: "/push/").count
+        try client.say("push-endpoint")
+        let isThere = eventually(within: 20_000) {
+            client.output.components(separatedBy: "/push/").count > before && client.output.hasSuffix("\n")
+        }
+        #expect(isThere, "\(client.output)")
+        let line = try #require(client.output.split(separator: "\n").last { $0.contains("/push/") })
+        return "/push/" + (try #require(line.split(separator: "/").last))
+    }
+
+    private func send(_ fixture: GatewayFixture, _ path: String, _ body: String) throws -> Int {
+        try fixture.post(path, headers: ["TTL: 600"], body: body).status
+    }
+
+    private func store(_ fixture: GatewayFixture) -> String { fixture.directory.file("push") }
+
+    @Test("After its store was lost, a client is told of what arrives at its new address")
+    func lostStore() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        #expect(try send(fixture, path, "before") == 201)
+        try client.wrote(" before\n")
+        try fixture.killGateway()
+        for name in ["pushes.sqlite", "pushes.sqlite-wal", "pushes.sqlite-shm"] {
+            unlink(store(fixture) + "/" + name)
+        }
+        try fixture.startGateway()
+        #expect(try send(fixture, path, "nowhere") == 404)
+        #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)
+        let new = try address(client)
+        #expect(new != path)
+        try fixture.supervisor.reaches("suspended", Self.name)
+        #expect(try send(fixture, new, "after") == 201)
+        try client.wrote(" after\n")
+    }
+
+    @Test("While there is no push service, a client is not woken in vain")
+    func absentService() throws {
+        let fixture = try GatewayFixture(daemon: ["--set", "push.retry=100ms"], pushes: true)
+        let (client, path) = try sleeper(fixture)
+        try client.say("fetch failed")
+        _ = try fixture.supervisor.nightbell("wake", Self.name)
+        try client.wrote("ok\n")
+        #expect(try send(fixture, path, "unhandled") == 201)
+        try client.wrote("result=failed")
+        try fixture.killGateway()
+        // One that is under way when the service ends may still fail.
+        try fixture.supervisor.reaches("suspended", Self.name)
+        let forgotten = try eventually(within: 20_000) {
+            let all = try fixture.supervisor.shown(Self.name)["observations"] as? [[String: Any]]
+            return all?.first?["waits_for"] is NSNull
+        }
+        #expect(forgotten)
+        let wakes = try fixture.supervisor.wakes(Self.name)
+        // Several pauses after a failure.
+        usleep(600_000)
+        #expect(try fixture.supervisor.wakes(Self.name) == wakes)
+        try fixture.startGateway()
+        #expect(try eventually(within: 20_000) { try fixture.supervisor.wakes(Self.name) > wakes })
+    }
+
+    @Test("A client is not told more often because it asks anew")
+    func limitOfAnObserver() throws {
+        let fixture = try GatewayFixture(daemon: ["--set", "push.perHour=1"], pushes: true)
+        let (client, path) = try sleeper(fixture)
+        #expect(try send(fixture, path, "first") == 201)
+        try client.wrote(" first\n")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        _ = try fixture.supervisor.nightbell("wake", Self.name)
+        try client.say("stop-observing nightbell.pushes")
+        #expect(try address(client) == path)
+        try client.say("observe another pushes")
+        try client.say("echo observed")
+        try client.wrote("ok observed")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        #expect(try send(fixture, path, "second") == 201)
+        let isHeld = try eventually(within: 20_000) {
+            let all = try fixture.supervisor.shown(Self.name)["observations"] as? [[String: Any]]
+            return all?.count == 1 && all?.first?["waits_for"] as? String == "too-many"
+        }
+        #expect(isHeld)
+    }
+
+    @Test("On a full disk messages are refused, and everything else is served")
+    func fullDisk() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        try fixture.killGateway()
+        let own = store(fixture)
+        let copy = own + ".copy"
+        #expect(try Program("/bin/cp", ["-a", own, copy]).outcome().code == 0)
+        let mounted = try Program("/bin/mount", ["-t", "tmpfs", "-o", "size=400k,mode=755", "tmpfs", own])
+            .outcome()
+        try #require(mounted.code == 0, "\(mounted)")
+        defer { _ = try? Program("/bin/umount", ["-l", own]).outcome() }
+        #expect(try Program("/bin/cp", ["-a", copy + "/.", own]).outcome().code == 0)
+        let user = try #require(getpwnam(GatewayFixture.user)).pointee.pw_uid
+        chown(own, user, gid_t.max)
+        try fixture.startGateway()
+        try client.say("fetch failed")
+        var statuses: [Int] = []
+        let body = String(repeating: "x", count: 4_096)
+        for _ in 0..<100 where !statuses.contains(503) { statuses.append(try send(fixture, path, body)) }
+        #expect(statuses.first == 201 && statuses.last == 503, "\(statuses)")
+        #expect(try fixture.get("/healthz").status == 200)
+        #expect(fixture.gateway.errors.contains("the store of pushes failed"))
+        // The supervisor does not notice.
+        let other = try Program(
+            "nightbell", ["list"], environment: ["NIGHTBELL_SOCKET": fixture.supervisor.socket]
+        ).outcome()
+        #expect(other.code == 0)
+    }
+
+    @Test("No other user can read the store, and a second gateway does not touch it")
+    func privateStore() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        #expect(try send(fixture, path, "secret") == 201)
+        try client.wrote(" secret\n")
+        for name in try FileManager.default.contentsOfDirectory(atPath: store(fixture))
+        where name.hasPrefix("pushes") || name == "lock" {
+            var status = stat()
+            #expect(stat(store(fixture) + "/" + name, &status) == 0 && status.st_mode & 0o077 == 0, "\(name)")
+        }
+        let second = try Program(
+            "/usr/bin/setpriv",
+            [
+                "--reuid", GatewayFixture.user, "--regid", "nogroup", "--clear-groups",
+                Program.product("nightbell-gateway"), "--listen", "0", "--tokens",
+                fixture.directory.file("tokens"), "--socket", fixture.supervisor.socket, "--push",
+                store(fixture), "--push-socket", store(fixture) + "/other.sock",
+            ])
+        #expect(eventually(within: 20_000) { second.errors.contains("another process has") })
+        second.send(signal: SIGTERM)
+        #expect(try send(fixture, path, "still there") == 201)
+        try client.wrote(" still there\n")
+    }
+
+    /// Connects to the push service as another user, and does this with each of `sockets`.
+    private func stranger(_ fixture: GatewayFixture, _ body: String) throws -> Program {
+        let program = """
+            import os, socket, sys, time
+            os.setgroups([]); os.setgid(65533); os.setuid(65533)
+            path = sys.argv[1]
+            def connect():
+                one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                one.connect(path)
+                return one
+            \(body)
+            """
+        return try Program("/usr/bin/python3", ["-c", program, store(fixture) + "/push.sock"])
+    }
+
+    @Test("A stranger cannot take messages, and its nonsense ends only its own connection")
+    func nonsense() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        // Take for uid 0: client "org.example.reader"; it is about the stranger's own client of that name. A
+        // request that names another uid is refused.
+        let hex = "08011212" + Self.name.utf8.map { String(format: "%02x", $0) }.joined()
+        let outcome = try stranger(
+            fixture,
+            """
+            one = connect()
+            one.send(bytes.fromhex("\(hex)3200"))
+            print("own", one.recv(4096).hex())
+            one.send(bytes.fromhex("\(hex)18e807" + "3200"))
+            print("other", one.recv(4096).hex())
+            for packet in [b"\\xff" * 100, b"\\x08\\x00", os.urandom(60000), b"\\x08\\x01"]:
+                one = connect()
+                one.send(packet)
+                print("end", len(one.recv(4096)))
+            """
+        ).outcome()
+        #expect(outcome.code == 0, "\(outcome)")
+        let lines = outcome.output.split(separator: "\n").map(String.init)
+        // An empty portion, and a refusal with the reason 2.
+        #expect(lines.first == "own 08012a00" || lines.first?.hasPrefix("own 0801") == true)
+        #expect(lines.dropFirst().first?.contains("other 08011a") == true, "\(lines)")
+        #expect(lines.filter { $0 == "end 0" }.count == 4, "\(lines)")
+        #expect(try send(fixture, path, "undisturbed") == 201)
+        try client.wrote(" undisturbed\n")
+    }
+
+    @Test("A stranger that takes all connections it can get keeps no other user from its messages")
+    func manyConnections() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        let crowd = try stranger(
+            fixture,
+            """
+            import resource
+            held = []
+            for _ in range(900):
+                held.append(connect())
+            print("connected", flush=True)
+            time.sleep(60)
+            """)
+        try crowd.wrote("connected")
+        #expect(try send(fixture, path, "in a crowd") == 201)
+        try client.wrote(" in a crowd\n")
+        #expect(try fixture.get("/healthz").status == 200)
+        crowd.send(signal: SIGKILL)
+    }
+}
