@@ -82,6 +82,11 @@ extension Client {
         /// It is a good moment to fetch new content. Called after ``wake``; return soon, and call
         /// ``Fetch/complete(_:)`` when it is done. ``fetching(_:)`` sets an asynchronous function instead.
         public var fetch: @Sendable (Fetch) -> Void = { $0.complete(.failed) }
+        /// The time of a notification has come while the client is in the foreground. Called after ``wake``.
+        public var notificationDelivered: @Sendable (NotificationDelivery) -> Void = { _ in }
+        /// A person has activated a notification; also in a process that was launched for that. Called after
+        /// ``wake``. It is told to the next process as well if this one ends before it has finished the wake.
+        public var notificationActivated: @Sendable (NotificationActivation) -> Void = { _ in }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
         /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }

@@ -49,6 +49,9 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// Each occurrence is told to the client that observes its subject, once, and to no other.
     /// (`ObservationLife`)
     case observations
+    /// No notification is shown before its time, after it was cancelled, or while its client is in the
+    /// foreground; none is lost, and of too many the soonest stay. (`NotificationLife`)
+    case notifications
     /// A supervisor that stops leaves no client asleep.
     case stop
     /// A supervisor may die at any moment; the next one sends every pending wake, adopts, grants or refuses

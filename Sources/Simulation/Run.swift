@@ -37,7 +37,10 @@ package struct Run: Sendable {
         var observing = ObservationLife(seed: seed, mutation: mutation)
         observing.run(steps: steps / Self.smallness)
         coverage.occurrences = UInt64(observing.coverage.occurrences)
-        violation = fetching.violation ?? observing.violation
+        var notifying = NotificationLife(seed: seed, mutation: mutation)
+        notifying.run(steps: steps / Self.smallness)
+        coverage.notifications = UInt64(notifying.coverage.shown + notifying.coverage.told)
+        violation = fetching.violation ?? observing.violation ?? notifying.violation
     }
 }
 

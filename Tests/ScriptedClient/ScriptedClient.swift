@@ -96,6 +96,15 @@ final class ScriptedClient: Sendable {
             self.say("fetch budget_ms=\(fetch.budget.milliseconds) result=\(result.map { "\($0)" } ?? "-")")
             if let result { fetch.complete(result) }
         }
+        handlers.notificationDelivered = { delivery in
+            self.say("delivered \(delivery.notification.identifier) number=\(delivery.number)")
+        }
+        handlers.notificationActivated = { activation in
+            let payload = String(decoding: activation.notification.payload, as: UTF8.self)
+            self.say(
+                "activated \(activation.notification.identifier) action=\(activation.action) payload=\(payload)"
+                    + " token=\(activation.token)")
+        }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
         handlers.didEnterBackground = {

@@ -121,6 +121,12 @@ extension Session {
                 handlers.fetch(Fetch(budget: wake.fetchBudget, wakeID: wake.id, session: self))
             }
             if wake.reasons.contains(.transfer) { holdTransfers(wake) }
+            for event in wake.notifications {
+                switch event {
+                case .delivered(let delivery): handlers.notificationDelivered(delivery)
+                case .activated(let activation): handlers.notificationActivated(activation)
+                }
+            }
             handled(wake, connection)
         case .keepAlive:
             runKeepAliveHandler()

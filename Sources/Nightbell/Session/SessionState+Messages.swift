@@ -39,7 +39,8 @@ extension SessionState {
         case .willTerminate(let end):
             isToldOfTermination = true
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
-        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
+        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .notificationScheduled,
+            .notificationList, .supervisorStatus,
             .clientInfo,
             .watchEvent, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
@@ -84,6 +85,7 @@ extension SessionState {
             asleepFor: .wireNanoseconds(message.asleepNs), isRepeated: message.repeated)
         wake.fetchBudget = .wireMilliseconds(message.fetchBudgetMs)
         wake.occurrences = message.occurrences.compactMap(Occurrence.init)
+        wake.notifications = message.notifications.compactMap { NotificationEvent($0) }
         for reason in message.reasons {
             switch reason {
             case .socket: wake.reasons.insert(.socket)
@@ -101,6 +103,7 @@ extension SessionState {
             case .device: wake.reasons.insert(.device)
             case .bluetooth: wake.reasons.insert(.bluetooth)
             case .transfer: wake.reasons.insert(.transfer)
+            case .notification: wake.reasons.insert(.notification)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

@@ -41,6 +41,8 @@ extension Supervisor {
             relieveMemory(connection, request)
         case .simulate(let message):
             simulate(message, connection, request)
+        case .showNotifications(let message):
+            show(message, connection, request)
         case .upgrade:
             beginUpgrade(connection, request)
         case .reload:
@@ -49,7 +51,8 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason:
+            .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving, .awakeReason,
+            .scheduleNotification, .cancelNotifications, .listNotifications:
             preconditionFailure("these are not administration")
         }
     }

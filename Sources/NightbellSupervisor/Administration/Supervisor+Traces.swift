@@ -125,7 +125,7 @@ extension Trace {
     /// The gateway is not told where a person is.
     fileprivate var isAboutObservation: Bool {
         switch self {
-        case .observed: true
+        case .observed, .notification: true
         case .registered, .gone, .state, .woken, .overran, .suspendedByForce, .suspensionCancelled,
             .suspensionFailed, .foundRunning, .adopted, .refusedSocket, .released, .keepAliveLate,
             .tooManyWakes, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .crashed,
@@ -151,7 +151,8 @@ extension Trace {
     var level: Logger.Level {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .notification,
+            .terminated:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .crashed, .gaveUp,
             .stateDropped, .outOfReach, .unlockUnknown, .simulated:
@@ -165,7 +166,8 @@ extension Trace {
     fileprivate var limit: LogLimiter.Kind? {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
-            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .terminated:
+            .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .observed, .notification,
+            .terminated:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
         case .suspensionFailed: .suspension
@@ -209,6 +211,7 @@ extension Trace {
         case .unlockUnknown: "unlock unknown"
         case .fetchEnded: "fetched"
         case .observed: "observed"
+        case .notification: "notification"
         case .simulated: "simulated"
         }
     }
@@ -243,6 +246,7 @@ extension Trace {
         case .fetchEnded(nil): "not completed"
         case .observed(let observed):
             "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
+        case .notification(let identifier, let progress): "\(identifier): \(progress.text)"
         case .simulated(let event): event.text
         case .outOfReach:
             "it has no socket, keep-alive timeout or observation that could wake it or launch it again"

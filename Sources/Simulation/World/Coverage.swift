@@ -39,6 +39,7 @@ package struct Coverage: Sendable, Equatable {
     /// Of the small worlds.
     package var fetches: UInt64 = 0
     package var occurrences: UInt64 = 0
+    package var notifications: UInt64 = 0
 
     package init() {}
 
@@ -74,6 +75,7 @@ package struct Coverage: Sendable, Equatable {
         left.streams += right.streams
         left.fetches += right.fetches
         left.occurrences += right.occurrences
+        left.notifications += right.notifications
     }
 }
 

@@ -26,7 +26,7 @@ extension World {
         case .handOver, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
             .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .observe, .stopObserving,
-            .saveState, .hibernate, .restartNoted:
+            .schedule, .cancelNotifications, .saveState, .hibernate, .restartNoted:
             break
         }
     }
@@ -60,7 +60,10 @@ extension World {
         // `ObservationLife` is the world of clients that observe.
         case .observe(_, let subject):
             return answer == .refused(.modeRequired(subject.mode))
-        case .stopObserving:
+        // `NotificationLife` is the world of clients with notifications.
+        case .schedule:
+            return answer == .scheduled(dropped: nil)
+        case .stopObserving, .cancelNotifications:
             return answer == .done
         case .handOver:
             return false  // answered socket by socket
@@ -156,7 +159,8 @@ extension World {
         case .identifierInUse, .identifierOfOtherUser, .tooManyClients, .shuttingDown, .noStream,
             .timeoutTooShort, .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
-            .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation, .tooManyObservations:
+            .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation, .tooManyObservations,
+            .tooManyNotifications:
             return false
         }
     }

@@ -68,7 +68,7 @@ extension World {
             .listeningSocket, .notAListener, .notASocket, .notConnected, .socketError, .tooManySockets,
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
             .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noSuchObservation,
-            .tooManyObservations:
+            .tooManyObservations, .tooManyNotifications:
             isRight = false
         case .noSuchClient:
             isRight = !asked.isNew && asked.client == nil
