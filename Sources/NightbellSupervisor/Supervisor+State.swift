@@ -138,6 +138,7 @@ extension Supervisor {
             recallFetches()
             recallNotifications()
         }
+        supervision.numberNotifications(from: WallClock.now() / 1_000)
         for declaration in configuration.declarations {
             // A client of another user that goes by it keeps it for now: the launch reports that.
             _ = supervision.reserve(

@@ -245,6 +245,9 @@ package nonisolated struct WireMonitorDemand: Sendable {
     /// Clears the value of `badge`. Subsequent reads from it will return its default value.
     package mutating func clearBadge() {self._badge = nil}
 
+    /// it is the one that it replaces: without sound and badge
+    package var isRenewal: Bool = false
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package nonisolated struct Action: Sendable {
@@ -582,6 +585,9 @@ package nonisolated struct WireMonitorReport: Sendable {
     /// no other one has it
     package var name: String = String()
 
+    /// the monitor's name on the bus: a server may tell no other one what becomes of a notification
+    package var connection: String = String()
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -824,7 +830,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorDemand.protoMessageName + ".Post"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}client\0\u{1}replaces\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{1}badge\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}client\0\u{1}replaces\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{1}badge\0\u{3}is_renewal\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -842,6 +848,7 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self.urgency) }()
       case 9: try { try decoder.decodeRepeatedMessageField(value: &self.actions) }()
       case 10: try { try decoder.decodeSingularUInt32Field(value: &self._badge) }()
+      case 11: try { try decoder.decodeSingularBoolField(value: &self.isRenewal) }()
       default: break
       }
     }
@@ -882,6 +889,9 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
     try { if let v = self._badge {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
     } }()
+    if self.isRenewal != false {
+      try visitor.visitSingularBoolField(value: self.isRenewal, fieldNumber: 11)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -896,6 +906,7 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
     if lhs.urgency != rhs.urgency {return false}
     if lhs.actions != rhs.actions {return false}
     if lhs._badge != rhs._badge {return false}
+    if lhs.isRenewal != rhs.isRenewal {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1560,7 +1571,7 @@ nonisolated extension WireMonitorReport.CharacteristicValue: SwiftProtobuf.Messa
 
 nonisolated extension WireMonitorReport.NotificationServer: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".NotificationServer"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}connection\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1569,6 +1580,7 @@ nonisolated extension WireMonitorReport.NotificationServer: SwiftProtobuf.Messag
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.connection) }()
       default: break
       }
     }
@@ -1578,11 +1590,15 @@ nonisolated extension WireMonitorReport.NotificationServer: SwiftProtobuf.Messag
     if !self.name.isEmpty {
       try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
     }
+    if !self.connection.isEmpty {
+      try visitor.visitSingularStringField(value: self.connection, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireMonitorReport.NotificationServer, rhs: WireMonitorReport.NotificationServer) -> Bool {
     if lhs.name != rhs.name {return false}
+    if lhs.connection != rhs.connection {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

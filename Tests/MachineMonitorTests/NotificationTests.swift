@@ -123,6 +123,33 @@ struct NotificationTests {
         server.end()
     }
 
+    @Test("It is shown once on the screen, though its report was lost with the supervisor")
+    func lostReport() throws {
+        let server = try Self.startServer(bus)
+        let directory = try TemporaryDirectory()
+        let environment = ["DBUS_SESSION_BUS_ADDRESS": bus.address, "XDG_RUNTIME_DIR": directory.path]
+        func show() throws -> UInt32 {
+            let monitor = try MonitorProcess(["--session"], environment: environment)
+            try monitor.demand([.notifications]) {
+                $0.posts = [post(7, revision: 2)]
+                $0.number = 1
+            }
+            return try monitor.first { fact in
+                guard case .notification(let event) = fact, case .shown? = event.event else { return nil }
+                return event.id
+            }
+        }
+        let first = try show()
+        // The worker ends before it has recorded that; the next one has the same asked.
+        #expect(try show() == first)
+        let calls = try Self.shown(bus)
+        #expect(calls.components(of: "'Tea 7'") == 2 && calls.components(of: "<uint32 \(first)>") == 1)
+        // Another one of this client is no replacement.
+        try demand([post(8)])
+        #expect(try isShown(8) == first + 1)
+        server.end()
+    }
+
     @Test("Activations are reported with their token, and only the server's")
     func activation() throws {
         let server = try Self.startServer(bus)

@@ -50,10 +50,11 @@ struct NotificationLifeTests {
             sum.clockChanges += life.coverage.clockChanges
             sum.deaths += life.coverage.deaths
             sum.lostReports += life.coverage.lostReports
+            sum.renewals += life.coverage.renewals
         }
         print(sum)
         #expect(sum.shown > 1_000 && sum.told > 1_000 && sum.dropped > 100 && sum.activations > 100)
         #expect(sum.launches > 100 && sum.afterQuit > 10 && sum.clockChanges > 100)
-        #expect(sum.deaths > 100 && sum.lostReports > 10)
+        #expect(sum.deaths > 100 && sum.lostReports > 10 && sum.renewals > 100)
     }
 }

@@ -98,6 +98,9 @@ final class BusConnection {
     /// Names the bus, as long as it lives; empty: it is unknown.
     var identity: String { bus?.identity ?? "" }
 
+    /// The name that the bus has given this connection; empty: there is none.
+    var uniqueName: String { bus?.uniqueName ?? "" }
+
     /// The client is told at once if there is a connection, and otherwise why there is none.
     func add(_ client: any BusClient) {
         clients.removeAll { $0.client == nil }
@@ -244,6 +247,12 @@ final class BusHandle {
         return unsafe withUnsafeBytes(of: &id) { bytes in
             unsafe bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
         }
+    }
+
+    var uniqueName: String {
+        var name: UnsafePointer<CChar>?
+        guard unsafe sd_bus_get_unique_name(pointer, &name) >= 0, let name = unsafe name else { return "" }
+        return unsafe String(cString: name)
     }
 
     /// One message, or one step of connecting: a negative error; 0: there is nothing to do.

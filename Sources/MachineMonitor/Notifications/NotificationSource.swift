@@ -25,16 +25,10 @@ final class NotificationSource: Source {
     private static let longestText = 256
     private static let mostTokens = 16
 
-    /// One showing of a notification.
-    private struct Key: Hashable {
-        var number: UInt64
-        var revision: UInt64
+    /// nil: there is no server.
+    private var shown: ShownNotifications?
 
-        init(_ post: WireMonitorDemand.Post) {
-            number = post.number
-            revision = post.revision
-        }
-    }
+    private typealias Key = ShownNotifications.Key
 
     struct Capabilities {
         /// The body is markup: characters with a meaning there are escaped.
@@ -82,7 +76,7 @@ final class NotificationSource: Source {
 
     func update(_ demand: WireMonitorDemand) {
         self.demand = demand
-        given.formIntersection(demand.posts.map { Key($0) })
+        given.formIntersection(demand.posts.map(\.key))
         closed.formIntersection(demand.closes)
         work()
     }
@@ -117,8 +111,15 @@ final class NotificationSource: Source {
                 }
             }
             self.capabilities = capabilities
+            shown = ShownNotifications(directory: context.configuration.runtimeDirectory, server: server)
             context.reports.setAvailability(.notifications, reason: nil)
-            context.reports.report(.notifications, .notificationServer(.with { $0.name = server }))
+            context.reports.report(
+                .notifications,
+                .notificationServer(
+                    .with {
+                        $0.name = server
+                        $0.connection = connection.uniqueName
+                    }))
             work()
         }
     }
@@ -130,38 +131,42 @@ final class NotificationSource: Source {
 
     private func work() {
         guard let capabilities else { return }
-        for post in demand.posts where given.insert(Key(post)).inserted { show(post, capabilities) }
+        for post in demand.posts where given.insert(post.key).inserted { show(post, capabilities) }
         for id in demand.closes where closed.insert(id).inserted { close(id) }
     }
 
     private func show(_ post: WireMonitorDemand.Post, _ capabilities: Capabilities) {
         let server = server
+        var post = post
+        if post.replaces == 0 { post.replaces = shown?.id(of: post.key) ?? 0 }
+        let asked = post
         service?.call(
             Self.path, Self.name, "Notify", isPatient: true,
-            { (writer) throws(BusError) in try writer.notification(post, capabilities) },
+            { (writer) throws(BusError) in try writer.notification(asked, capabilities) },
             reply: { [unowned self] reply in
                 do throws(BusError) {
                     let id = try reply.get().number()
                     guard id != 0 else { throw BusError.unexpected }
+                    shown?.note(asked.key, id)
                     report(id) {
                         $0.shown = .with {
-                            $0.number = post.number
-                            $0.revision = post.revision
+                            $0.number = asked.number
+                            $0.revision = asked.revision
                             $0.server = server
                         }
                     }
                 } catch {
                     let reason = String("\(error)".prefix(Self.longestText))
-                    report(0, about: post) {
+                    report(0) {
                         $0.refused = .with {
-                            $0.number = post.number
-                            $0.revision = post.revision
+                            $0.number = asked.number
+                            $0.revision = asked.revision
                             $0.reason = reason
                         }
                     }
                 }
             })
-        if post.hasBadge { showBadge(post) }
+        if post.hasBadge, !post.isRenewal { showBadge(post) }
     }
 
     /// The number beside the client's icon, for launchers and docks.
@@ -189,14 +194,17 @@ final class NotificationSource: Source {
     }
 
     private func report(
-        _ id: UInt32, about post: WireMonitorDemand.Post? = nil,
-        _ change: (inout WireMonitorReport.NotificationEvent) -> Void
+        _ id: UInt32, _ change: (inout WireMonitorReport.NotificationEvent) -> Void
     ) {
         var event = WireMonitorReport.NotificationEvent()
         event.id = id
         change(&event)
         context.reports.report(notification: event)
     }
+}
+
+extension WireMonitorDemand.Post {
+    fileprivate var key: ShownNotifications.Key { .init(number: number, revision: revision) }
 }
 
 extension BusWriter {
@@ -221,7 +229,11 @@ extension BusWriter {
         try dictionary { () throws(BusError) in
             try property("urgency", .byte(UInt8(clamping: post.urgency)))
             try property("desktop-entry", .text(post.client))
-            if !post.sound.isEmpty { try property("sound-name", .text(post.sound)) }
+            if post.isRenewal {
+                try property("suppress-sound", .bool(true))
+            } else if !post.sound.isEmpty {
+                try property("sound-name", .text(post.sound))
+            }
             // Some servers replace a notification with the same tag: one that was shown before its number
             // was reported is not seen twice there.
             try property("x-dunst-stack-tag", .text("nightbell-\(post.number)"))

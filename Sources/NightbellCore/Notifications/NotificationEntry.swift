@@ -15,6 +15,8 @@ package struct NotificationEntry: Sendable, Equatable {
         package var id: UInt32
         /// Names the server as long as it lives.
         package var server: String
+        /// Names the connection that has shown it, and hears what becomes of it: many servers tell no other one.
+        var listener = ""
 
         package init(id: UInt32, server: String) {
             self.id = id
@@ -32,6 +34,8 @@ package struct NotificationEntry: Sendable, Equatable {
         package var isWaiting = true
         /// Where it, or the one before it, is shown.
         package var display: Display?
+        /// It is to be shown once more in its own place, without a sound: another connection listens now.
+        package var needsRenewal = false
         /// Attempts that the server has refused in a row.
         package var refusals: UInt8 = 0
         /// After a refusal: not again before then, in elapsed time.

@@ -20,6 +20,8 @@ package struct NotificationTable: Sendable, Equatable {
     private(set) var clock: NotificationClock?
     /// The notification server in the session of each user, if one is known.
     private(set) var servers: [UserID: String] = [:]
+    /// The connections of the monitors to them.
+    private(set) var listeners: [UserID: String] = [:]
     /// The entries of each user that are to be shown, or are shown, by slot. Sorted when they are read.
     private var presented: [UserID: Set<UInt32>] = [:]
     /// The numbers of the servers' notifications that are to be closed.
@@ -55,6 +57,9 @@ package struct NotificationTable: Sendable, Equatable {
     func id(of number: UInt64) -> SlotID? { numbers[number] }
 
     func place(of id: SlotID) -> UInt32 { placeOfSlot[id.slot] }
+
+    /// Numbers are given from here on, or from the last one.
+    mutating func number(from number: UInt64) { lastNumber = max(lastNumber, number) }
 
     mutating func nextNumber() -> UInt64 {
         lastNumber += 1
@@ -141,7 +146,8 @@ package struct NotificationTable: Sendable, Equatable {
         return changed
     }
 
-    mutating func set(_ server: String?, of user: UserID) {
+    mutating func set(_ server: String?, listener: String, of user: UserID) {
+        listeners[user] = server == nil ? nil : listener
         guard servers[user] != server else { return }
         servers[user] = server
         closing[user] = nil

@@ -82,6 +82,10 @@ extension Supervision {
         }
     }
 
+    /// Numbers them from here on, or from the last one that is known: no supervisor of this machine is to have
+    /// used the same ones. Call it before the first event.
+    package mutating func numberNotifications(from number: UInt64) { notifications.number(from: number) }
+
     /// The notifications after the one with this number, in the order of their numbers, of all identifiers or
     /// of one.
     package func notificationViews(

@@ -197,7 +197,7 @@ extension Supervision {
         _ fact: NotificationFact, of user: UserID, at now: Instant, into actions: inout ActionBuffer
     ) {
         switch fact {
-        case .server(let server): learnServer(server, of: user)
+        case .server(let server, let listener): learnServer(server, listener, of: user)
         case .shown(let number, let revision, let display):
             learnShown(number, revision, display, of: user, into: &actions)
         case .refused(let number, let revision): learnRefusal(number, revision, of: user, at: now)
@@ -213,13 +213,16 @@ extension Supervision {
             let identifier = notifications.entries[entry].notification.identifier
             add(.activated(action: action, token: token), identifier, content, at: place, at: now)
             trace(.activated(action: action), identifier, at: place, into: &actions)
+            // Some servers leave that to the client.
+            notifications.close(notifications.entries[entry].presentation?.display, of: user)
             endDisplay(entry, of: user, at: now, into: &actions)
         }
     }
 
     /// Another server shows nothing of what the last one has shown.
-    private mutating func learnServer(_ server: String?, of user: UserID) {
-        notifications.set(server, of: user)
+    /// Another connection to the same one has them shown anew, in their places.
+    private mutating func learnServer(_ server: String?, _ listener: String, of user: UserID) {
+        notifications.set(server, listener: listener, of: user)
         guard let server else { return }
         for id in notifications.presented(of: user) {
             notifications.entries[id].presentation?.notBefore = nil
@@ -227,9 +230,19 @@ extension Supervision {
             if let display = notifications.entries[id].presentation?.display, display.server != server {
                 forgetDisplay(id, of: user)
             } else {
+                if let display = notifications.entries[id].presentation?.display, display.listener != listener
+                {
+                    renew(id)
+                }
                 notifications.settle(id, of: user)
             }
         }
+    }
+
+    private mutating func renew(_ id: SlotID) {
+        guard notifications.entries[id].presentation?.isWaiting == false else { return }
+        notifications.entries[id].presentation?.needsRenewal = true
+        notifications.entries[id].presentation?.revision += 1
     }
 
     private mutating func learnShown(
@@ -243,9 +256,12 @@ extension Supervision {
             // It was cancelled meanwhile.
             return notifications.close(display, of: user)
         }
+        var display = display
+        display.listener = notifications.listeners[user] ?? ""
         notifications.entries[id].presentation?.display = display
         if notifications.entries[id].presentation?.revision == revision {
             notifications.entries[id].presentation?.isWaiting = false
+            notifications.entries[id].presentation?.needsRenewal = false
             notifications.entries[id].presentation?.refusals = 0
         }
         notifications.settle(id, of: user)
@@ -262,7 +278,8 @@ extension Supervision {
     private mutating func learnRefusal(_ number: UInt64, _ revision: UInt64, of user: UserID, at now: Instant)
     {
         guard let id = notifications.id(of: number),
-            let presentation = notifications.entries[id].presentation, presentation.isWaiting,
+            let presentation = notifications.entries[id].presentation,
+            presentation.isWaiting || presentation.needsRenewal,
             presentation.revision == revision, owners[place: notifications.place(of: id)]?.user == user
         else { return }
         let pause = doubled(Self.retry, times: Int(presentation.refusals), maximum: Self.retryMaximum)
@@ -275,9 +292,9 @@ extension Supervision {
     /// The entry that the present server shows under this number.
     private func shownEntry(_ id: UInt32, of user: UserID) -> SlotID? {
         guard let server = notifications.servers[user] else { return nil }
-        let display = NotificationEntry.Display(id: id, server: server)
         return notifications.presented(of: user).first {
-            notifications.entries[$0].presentation?.display == display
+            guard let display = notifications.entries[$0].presentation?.display else { return false }
+            return display.id == id && display.server == server
         }
     }
 
@@ -322,14 +339,15 @@ extension Supervision {
         var demand = NotificationDemand()
         for id in notifications.presented(of: user) {
             let entry = notifications.entries[id]
-            guard let presentation = entry.presentation, presentation.isWaiting,
-                presentation.notBefore == nil
+            guard let presentation = entry.presentation,
+                presentation.isWaiting || presentation.needsRenewal, presentation.notBefore == nil
             else { continue }
             demand.posts.append(
                 NotificationPost(
                     number: entry.number, revision: presentation.revision,
                     client: owners.identifier(at: notifications.place(of: id)),
-                    replaces: presentation.display?.id ?? 0, content: presentation.content))
+                    replaces: presentation.display?.id ?? 0, isRenewal: !presentation.isWaiting,
+                    content: presentation.content))
             if demand.posts.count == NotificationTable.postsAtOnce { break }
         }
         demand.closes = notifications.closes(of: user)
@@ -339,8 +357,9 @@ extension Supervision {
 
 /// A report about the notification server of a session.
 package enum NotificationFact: Sendable, Hashable {
-    /// The server's name, which another one does not have; nil: there is none, or it is unknown.
-    case server(String?)
+    /// The server's name, which another one does not have; nil: there is none, or it is unknown. `listener`:
+    /// the connection that hears of it.
+    case server(String?, listener: String = "")
     case shown(number: UInt64, revision: UInt64, NotificationEntry.Display)
     case refused(number: UInt64, revision: UInt64)
     case closed(UInt32)
@@ -361,5 +380,7 @@ package struct NotificationPost: Sendable, Equatable {
     package var client: ClientIdentifier
     /// The server's number of the one that it replaces; 0: none.
     package var replaces: UInt32
+    /// It is that one, without a sound.
+    package var isRenewal: Bool
     package var content: NotificationContent
 }

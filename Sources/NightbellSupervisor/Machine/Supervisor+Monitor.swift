@@ -448,7 +448,7 @@ extension Fact {
         case .media(let user, .unknown), .media(let user, .unavailable): "media of uid \(user) unknown"
         case .notifications(let user, let fact):
             switch fact {
-            case .server(let server):
+            case .server(let server, _):
                 "notification server of uid \(user) " + (server == nil ? "missing" : "found")
             case .shown(let number, _, _): "notification \(number) of uid \(user) shown"
             case .refused(let number, _): "notification \(number) of uid \(user) refused"

@@ -238,6 +238,7 @@ extension WireMonitorDemand.Post {
         revision = post.revision
         client = post.client.description
         replaces = post.replaces
+        isRenewal = post.isRenewal
         title = post.content.title
         body = post.content.body
         sound = post.content.sound

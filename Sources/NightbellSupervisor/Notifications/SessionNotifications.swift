@@ -16,7 +16,10 @@ extension Supervisor {
             return true
         case .notificationServer(let server):
             sessions[user]?.monitor.sources[.notifications] = MachineMonitor.Source(isAvailable: true)
-            reportNotifications(.server(String(server.name.prefix(NotificationFact.longestServer))), of: user)
+            let longest = NotificationFact.longestServer
+            let fact = NotificationFact.server(
+                String(server.name.prefix(longest)), listener: String(server.connection.prefix(longest)))
+            reportNotifications(fact, of: user)
             return true
         case .notification(let event):
             if case .refused(let refused)? = event.event {

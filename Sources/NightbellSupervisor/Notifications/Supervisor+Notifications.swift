@@ -102,7 +102,8 @@ extension Supervisor {
 
     // MARK: Lists
 
-    private static let listBytes = 65_536
+    /// Of one part of a list: with the rest of the packet, no more than 65,536.
+    private static let listBytes = 60_000
 
     func list(
         _ message: WireListNotifications, of client: ClientID, _ connection: Connection, _ request: UInt64

@@ -225,6 +225,13 @@ extension NotificationLife {
         for post in demand.posts {
             guard let request = Int(post.content.title) else { continue }
             let index = requests[request].client
+            let (number, revision) = (post.number, post.revision)
+            if post.isRenewal {
+                coverage.renewals += 1
+                require(post.replaces != 0, "\(requests[request].identifier) is renewed, and is not shown")
+                report(user, server, number, revision, as: post.replaces)
+                continue
+            }
             require(
                 clients[index].owed[requests[request].identifier] == request
                     || requests[request].repetitions > 0
@@ -232,7 +239,7 @@ extension NotificationLife {
                 "\(requests[request].identifier) of \(name(index)) is shown, and its time has not come")
             if random.once(in: 12) {
                 events.append(
-                    .fact(.notifications(of: user, .refused(number: post.number, revision: post.revision))))
+                    .fact(.notifications(of: user, .refused(number: number, revision: revision))))
                 continue
             }
             coverage.shown += 1
@@ -241,17 +248,19 @@ extension NotificationLife {
             let id = post.replaces != 0 ? post.replaces : last + 1
             servers[user]?.lastID = max(last, id)
             servers[user]?.shown[id] = request
-            if random.once(in: 15) {
-                // The supervisor dies before it hears of it.
-                loseReport(user, id)
-                return die()
-            }
-            let display = NotificationEntry.Display(id: id, server: server.name)
-            events.append(
-                .fact(
-                    .notifications(
-                        of: user, .shown(number: post.number, revision: post.revision, display))))
+            unreported.append((user, id))
+            // The supervisor dies before it hears of it.
+            if random.once(in: 15) { return die() }
+            report(user, server, number, revision, as: id)
         }
+    }
+
+    private mutating func report(
+        _ user: UserID, _ server: Server, _ number: UInt64, _ revision: UInt64, as id: UInt32
+    ) {
+        let display = NotificationEntry.Display(id: id, server: server.name)
+        events.append(
+            .fact(.notifications(of: user, .shown(number: number, revision: revision, display))))
     }
 
     /// The supervisor does not hear that this is shown: it is shown again.
@@ -304,10 +313,9 @@ extension NotificationLife {
         coverage.deaths += 1
         // The messages of clients wait in their connections, and the ends of processes are found again.
         let kept = events.filter { $0.isFromClient }
-        for event in events {
-            guard case .fact(.notifications(let user, .shown(_, _, let display))) = event else { continue }
-            loseReport(user, display.id)
-        }
+        for (user, id) in unreported { loseReport(user, id) }
+        unreported = []
+        listener += 1
         events = []
         _ = log.die()
         var snapshot = log.snapshot
@@ -326,7 +334,10 @@ extension NotificationLife {
         core.endTurn(at: now, into: &actions)
         carryOut()
         var facts: [Event] = [.fact(.clock(clock))]
-        for user in Self.users { facts.append(.fact(.notifications(of: user, .server(servers[user]?.name)))) }
+        for user in Self.users {
+            facts.append(
+                .fact(.notifications(of: user, .server(servers[user]?.name, listener: "\(listener)"))))
+        }
         turn(kept + events + facts + [.timer])
     }
 }

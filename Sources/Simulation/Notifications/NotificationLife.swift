@@ -19,6 +19,7 @@ package struct NotificationLife: ~Copyable {
         package var clockChanges = 0
         package var deaths = 0
         package var lostReports = 0
+        package var renewals = 0
 
         package init() {}
     }
@@ -79,6 +80,10 @@ package struct NotificationLife: ~Copyable {
     var requests: [Request] = []
     var servers: [UserID: Server] = [:]
     var serversMade = 0
+    /// Names the connections of the monitors, which end with the supervisor.
+    var listener = 0
+    /// The notifications that are shown, and that the supervisor has not heard of yet.
+    var unreported: [(user: UserID, id: UInt32)] = []
     var actions = ActionBuffer()
     var events: [Event] = []
     private var asked: [UInt64: (index: Int, message: ClientMessage, request: Int?)] = [:]
@@ -187,7 +192,9 @@ package struct NotificationLife: ~Copyable {
         } else {
             serversMade += 1
             servers[user] = Server(name: "server \(serversMade)")
-            turn([.fact(.notifications(of: user, .server("server \(serversMade)")))])
+            turn([
+                .fact(.notifications(of: user, .server("server \(serversMade)", listener: "\(listener)")))
+            ])
         }
     }
 
@@ -243,6 +250,7 @@ package struct NotificationLife: ~Copyable {
         while !events.isEmpty || core.nextDeadline.map({ $0 <= now }) ?? false, violation == nil {
             let batch = events.isEmpty ? [.timer] : events
             events = []
+            unreported = []
             actions.removeAll()
             for event in batch { core.handle(event, at: now, into: &actions) }
             core.endTurn(at: now, into: &actions)

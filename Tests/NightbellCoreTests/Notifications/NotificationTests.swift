@@ -57,7 +57,7 @@ import Testing
         // It waits for a server, and its client sleeps on.
         bench.pass(.seconds(100_000))
         #expect(posts(bench).count == 1 && bench.core.state(of: client) == .suspended)
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         show(&bench)
         #expect(posts(bench).isEmpty)
     }
@@ -114,7 +114,7 @@ import Testing
 
     @Test func cancelledOnesDoNotComeAndShownOnesAreClosed() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         _ = schedule("a", .interval(.seconds(100), repeats: false), client, &bench)
         _ = schedule("b", .interval(.seconds(10), repeats: false), client, &bench)
         bench.suspend(client)
@@ -130,7 +130,7 @@ import Testing
 
     @Test func oneThatIsShownAfterItWasCancelledIsClosed() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         bench.suspend(client)
         bench.say(.schedule(notification("a", .now)), from: client)
         let post = try #require(posts(bench).first)
@@ -145,7 +145,7 @@ import Testing
 
     @Test func aRepeatingOneComesAgainAndMissedTimesOnce() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         _ = schedule("hourly", .interval(.seconds(3_600), repeats: true), client, &bench)
         bench.suspend(client)
         for _ in 1...3 {
@@ -166,7 +166,7 @@ import Testing
 
     @Test func activationWakesWithThePayload() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         bench.say(.enterBackground, from: client)
         bench.say(.schedule(notification("a", .now, payload: [1, 2])), from: client)
         bench.suspend(client)
@@ -188,7 +188,7 @@ import Testing
         _ ending: Ending
     ) throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         bench.say(.enterBackground, from: client)
         bench.say(.schedule(notification("a", .now)), from: client)
         show(&bench)
@@ -208,7 +208,7 @@ import Testing
 
     @Test func aClientIsForgottenAfterTheLastOfItsNotifications() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         bench.say(.enterBackground, from: client)
         bench.say(.schedule(notification("a", .now)), from: client)
         show(&bench)
@@ -221,7 +221,7 @@ import Testing
 
     @Test func aServerThatRefusesIsTriedAgain() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
         bench.suspend(client)
         bench.say(.schedule(notification("a", .now)), from: client)
         for pause in [10, 20, 40] {
@@ -239,10 +239,29 @@ import Testing
         #expect(posts(bench).count == 1)
     }
 
+    @Test func anotherConnectionHasTheShownOnesShownInTheirPlaces() throws {
+        var (bench, client) = try bench()
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
+        bench.suspend(client)
+        bench.say(.schedule(notification("a", .now)), from: client)
+        show(&bench)
+        // The same one reports again.
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
+        #expect(posts(bench).isEmpty)
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.2"))))
+        let post = try #require(posts(bench).first)
+        #expect(post.isRenewal && post.replaces != 0)
+        show(&bench)
+        #expect(posts(bench).isEmpty)
+        // Another server shows none of them.
+        bench.turn(.fact(.notifications(of: 1_000, .server("another", listener: ":1.2"))))
+        #expect(posts(bench).isEmpty && pending(bench).isEmpty)
+    }
+
     @Test func anotherUsersReportsMeanNothing() throws {
         var (bench, client) = try bench()
-        bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
-        bench.turn(.fact(.notifications(of: 1_001, .server("server"))))
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
+        bench.turn(.fact(.notifications(of: 1_001, .server("server", listener: ":1.1"))))
         bench.suspend(client)
         bench.say(.schedule(notification("a", .now)), from: client)
         let number = try #require(posts(bench).first).number

@@ -41,6 +41,7 @@ import Testing
         /// The server's notifications, by the supervisor's numbers.
         private var shown: [UInt64: UInt32] = [:]
         private var showings = 0
+        private var connections = 0
         private var clicks = 0
         private var told: Set<UInt64> = []
 
@@ -125,9 +126,15 @@ import Testing
         private func serve() throws {
             if monitor.isStarted(within: 0) {
                 try monitor.start()
-                try? monitor.report(.notificationServer(.with { $0.name = "server" }))
-                // A person sees that nothing has happened, and clicks once more.
-                for id in shown.values { try click(id) }
+                connections += 1
+                try? monitor.report(
+                    .notificationServer(
+                        .with {
+                            $0.name = "server"
+                            $0.connection = ":1.\(connections)"
+                        }))
+                // A person sees that nothing has happened, and clicks once more. The server tells only the
+                // connection that has shown it last.
             }
             while let demand = try? monitor.nextDemand(within: 10) {
                 for post in demand.posts {

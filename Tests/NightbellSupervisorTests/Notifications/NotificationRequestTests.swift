@@ -222,6 +222,13 @@ import Testing
         #expect(event.identifier == "tea" && event.content.payload == Data([7]))
         #expect(event.activated.action == "reply" && event.activated.token == "t")
         try client.finish(wake)
+        try monitor.demand { $0.closes == [9] }
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 9
+                    $0.closed = .init()
+                }))
         // Nothing is left, and the monitor is not needed any more.
         try monitor.demand { $0.sources.isEmpty }
         try supervisor.stop()
