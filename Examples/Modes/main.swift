@@ -24,6 +24,7 @@ func example() throws -> Client {
     case "network": try followNetwork()
     case "sleep": try runBeforeSleep()
     case "unlock": try waitForUnlock()
+    case "notification": try notify(onlyArgument())
     case "audio": try play(Array(arguments.dropFirst()))
     case "location": try followLocation(Array(arguments.dropFirst()))
     case "bluetooth": try watchBluetooth(Array(arguments.dropFirst()))
@@ -43,6 +44,7 @@ func explain() -> Never {
         """
         usage: mode-example fetch | push | network | sleep | unlock
                mode-example location [home | significant | continuous | foreground]
+               mode-example notification SECONDS
                mode-example audio COMMAND [ARGUMENTS]
                mode-example bluetooth DEVICE CHARACTERISTIC
                mode-example peripheral ADAPTER

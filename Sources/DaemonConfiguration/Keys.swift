@@ -290,6 +290,13 @@ package enum Keys {
             "Observations of one uid. They may name 32 devices or characteristics; fewer, but some, while other uids "
                 + "name many."),
         .count(
+            "quotas.notificationsPerClient", \.supervision.quotas.notificationsPerClient, 0...1_000,
+            "Notifications of one client that are still to be shown: the soonest are kept, a repeating one counts once."
+        ),
+        .count(
+            "quotas.notificationsPerUser", \.supervision.quotas.notificationsPerUser, 0...100_000,
+            "Notifications of one uid, with those that are shown."),
+        .count(
             "quotas.stateBytesPerClient", \.supervision.quotas.stateBytesPerClient, 0...122_880,
             "The size of the state that a client may save for its next process."),
         .count(

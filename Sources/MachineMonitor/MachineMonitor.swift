@@ -129,6 +129,7 @@ package final class MachineMonitor {
         case .location: LocationSource(context)
         case .bluetooth: BluetoothSource(context)
         case .devices: DeviceSource(context)
+        case .notifications: NotificationSource(context)
         case .unspecified, .UNRECOGNIZED: nil
         }
     }
@@ -183,7 +184,7 @@ extension WireMonitorSource {
     fileprivate var isOfObservations: Bool {
         switch self {
         case .location, .bluetooth, .devices: true
-        case .network, .power, .sleep, .users, .audio, .unspecified, .UNRECOGNIZED: false
+        case .network, .power, .sleep, .users, .audio, .notifications, .unspecified, .UNRECOGNIZED: false
         }
     }
 }

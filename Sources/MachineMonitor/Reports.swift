@@ -9,6 +9,8 @@ package enum ReportSubject: Hashable, Sendable {
     /// The level that a source has besides its availability.
     case level(WireMonitorSource)
     case characteristic(path: String)
+    /// An event of a notification, in their order.
+    case notification(UInt64)
 }
 
 /// Reports on their way to the supervisor: each subject's latest, in the order in which the subjects changed.
@@ -20,6 +22,7 @@ package final class Reports {
     /// The levels that the supervisor knows.
     private var sent: [ReportSubject: WireMonitorReport] = [:]
     private var pace: [ReportSubject: Pace] = [:]
+    private var notifications: UInt64 = 0
     private let timer: LoopTimer
     private let send: (WireMonitorReport) -> Bool
 
@@ -87,6 +90,17 @@ package final class Reports {
         put(.characteristic(path: path), .value(report))
     }
 
+    /// An event of a notification, which is not merged with others.
+    func report(notification event: WireMonitorReport.NotificationEvent) {
+        // A server that tells of so many tells of others than ours.
+        let waiting = order.count { $0.isNotification }
+        guard waiting < Self.mostNotifications || event.isAnswer else { return }
+        notifications += 1
+        put(.notification(notifications), .notification(event))
+    }
+
+    private static let mostNotifications = 512
+
     /// The source is closed: its first reports after it was opened again are sent.
     func close(_ source: WireMonitorSource) {
         forget(.level(source))
@@ -132,13 +146,13 @@ package final class Reports {
             }
             if isFull {
                 remaining.append(subject)
-            } else if let instant = pace[subject, default: Pace(now)].instant(after: now) {
+            } else if let instant = pace[subject.paced, default: subject.newPace(now)].instant(after: now) {
                 timer.deadline = min(instant, timer.deadline ?? .max)
                 remaining.append(subject)
             } else if send(report) {
-                pace[subject, default: Pace(now)].spend()
+                pace[subject.paced, default: subject.newPace(now)].spend()
                 pending[subject] = nil
-                if case .characteristic = subject { continue }
+                if subject.isEvent { continue }
                 sent[subject] = report
             } else {
                 isFull = true
@@ -150,8 +164,37 @@ package final class Reports {
 
     /// A characteristic's value is an event: equal ones count.
     private func isKnown(_ report: WireMonitorReport, _ subject: ReportSubject) -> Bool {
-        if case .characteristic = subject { return false }
+        if subject.isEvent { return false }
         return sent[subject] == report
+    }
+}
+
+extension ReportSubject {
+    /// Equal ones count.
+    fileprivate var isEvent: Bool {
+        switch self {
+        case .source, .level: false
+        case .characteristic, .notification: true
+        }
+    }
+
+    fileprivate var isNotification: Bool { if case .notification = self { true } else { false } }
+
+    /// The subject with which it shares its pace.
+    fileprivate var paced: ReportSubject { isNotification ? .notification(0) : self }
+
+    fileprivate func newPace(_ now: Int64) -> Pace {
+        isNotification ? Pace(now, burst: 256, milliseconds: 10) : Pace(now)
+    }
+}
+
+extension WireMonitorReport.NotificationEvent {
+    /// It is about a notification that was demanded.
+    fileprivate var isAnswer: Bool {
+        switch event {
+        case .shown, .refused: true
+        case .activated, .closed, nil: false
+        }
     }
 }
 

@@ -170,6 +170,24 @@ public struct Administration: ~Copyable {
         try connection.expectDone(.simulate(message), "Simulate")
     }
 
+    /// The notifications that are pending or shown, of one client or of all that the caller may see, also of
+    /// clients that do not run. Without their payloads.
+    public mutating func notifications(
+        of identifier: String? = nil
+    ) throws(NightbellError) -> [NotificationInfo] {
+        var all: [NotificationInfo] = []
+        while true {
+            var message = WireShowNotifications()
+            message.identifier = identifier ?? ""
+            message.after = all.last?.number ?? 0
+            guard case .notificationList(let list)? = try connection.ask(.showNotifications(message)) else {
+                throw .unexpectedAnswer(to: "ShowNotifications")
+            }
+            all += list.notifications.map { NotificationInfo($0) }
+            guard list.hasMore_p, !list.notifications.isEmpty else { return all }
+        }
+    }
+
     /// Has the supervisor relieve memory pressure: it ends a few of the largest suspended clients that can be
     /// launched again.
     public mutating func relieveMemory() throws(NightbellError) {

@@ -82,6 +82,7 @@ extension ClientInfo {
         stateBytes = Int(clamping: wire.stateBytes)
         launchesInRow = Int(clamping: wire.launchesInRow)
         wantsNetworkChanges = wire.wantsNetworkChanges
+        pendingNotifications = Int(wire.pendingNotifications)
         isUnmodified = wire.isUnmodified
         fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
         observations = wire.observations.compactMap(Observation.init)

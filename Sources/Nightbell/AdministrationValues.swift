@@ -269,6 +269,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var launchesInRow: Int
     /// Whether it is woken when the machine has another network.
     public var wantsNetworkChanges: Bool
+    /// Local notifications that are still to be shown.
+    public var pendingNotifications = 0
     /// Whether it is a program that knows nothing of Nightbell (`nightbell run --unmodified`).
     public var isUnmodified: Bool
     /// Its fetches; nil: it has never asked for any.

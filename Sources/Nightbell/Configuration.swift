@@ -90,6 +90,11 @@ extension Client {
         /// ``Pushes/complete(_:)`` when they are handled. ``handlingPushes(_:)`` sets an asynchronous function
         /// for each message instead.
         public var push: @Sendable (Pushes) -> Void = { $0.complete(.failed) }
+        /// The time of a notification has come while the client is in the foreground. Called after ``wake``.
+        public var notificationDelivered: @Sendable (NotificationDelivery) -> Void = { _ in }
+        /// A person has activated a notification; also in a process that was launched for that. Called after
+        /// ``wake``. It is told to the next process as well if this one ends before it has finished the wake.
+        public var notificationActivated: @Sendable (NotificationActivation) -> Void = { _ in }
         /// The client will be suspended: stop reading, and return the sockets with work left, such as bytes
         /// that were read but not handled, TLS plaintext included. A returned socket cancels the suspension.
         public var prepareToSuspend: @Sendable () -> [ParkedSocket] = { [] }

@@ -74,6 +74,8 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case tooManyObservations
         /// The client has no observation of this name, or that cannot happen to its subject.
         case noSuchObservation
+        /// This user has as many notifications as it may, pending and shown.
+        case tooManyNotifications
         /// The supervisor does not know how to start this program, or may not: see `nightbell run` and
         /// manifests.
         case cannotLaunch
@@ -205,6 +207,7 @@ extension NightbellError.Code {
         case .noPush: self = .noPush
         case .tooManyObservations: self = .tooManyObservations
         case .noSuchObservation: self = .noSuchObservation
+        case .tooManyNotifications: self = .tooManyNotifications
         case .cannotLaunch: self = .cannotLaunch
         case .stateTooLarge: self = .stateTooLarge
         case .outOfDescriptors: self = .outOfDescriptors
@@ -239,6 +242,7 @@ extension NightbellError.Code {
         case .tooManyConnections: "The supervisor has too many connections"
         case .modeRequired: "The client did not declare the mode that this needs"
         case .noStream: "No stream of the client runs"
+        case .tooManyNotifications: "This user has too many notifications"
         case .timeoutTooShort: "The keep-alive timeout is too short"
         case .timeoutTooLong: "The keep-alive timeout is too long"
         case .invalidToken: "No such parked socket"

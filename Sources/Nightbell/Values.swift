@@ -66,8 +66,8 @@ public enum BackgroundTimeRemaining: Sendable, Hashable {
 
 /// Why a client was woken. One wake can have several reasons.
 public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertible {
-    public let rawValue: UInt16
-    public init(rawValue: UInt16) { self.rawValue = rawValue }
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
 
     /// An event on a parked socket: see ``Wake/sockets``.
     public static let socket = WakeReasons(rawValue: 1 << 0)
@@ -101,6 +101,9 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
     public static let transfer = WakeReasons(rawValue: 1 << 14)
     /// Messages wait for the client at the push service: see ``Client/Handlers/push``.
     public static let push = WakeReasons(rawValue: 1 << 15)
+    /// A notification was activated, or its time has come in the foreground: see
+    /// ``Client/Handlers/notificationActivated`` and ``Client/Handlers/notificationDelivered``.
+    public static let notification = WakeReasons(rawValue: 1 << 16)
 
     public var description: String {
         let names: [(WakeReasons, String)] = [
@@ -110,6 +113,7 @@ public struct WakeReasons: OptionSet, Sendable, Hashable, CustomStringConvertibl
             (.unanswered, "unanswered"), (.pathLost, "path-lost"), (.fetch, "fetch"),
             (.networkChanged, "network-changed"), (.location, "location"), (.device, "device"),
             (.bluetooth, "bluetooth"), (.transfer, "transfer"), (.push, "push"),
+            (.notification, "notification"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }
@@ -177,6 +181,7 @@ public struct Wake: Sendable, Hashable {
     /// The latest occurrence of each observation that has one; present with ``WakeReasons/location``,
     /// ``WakeReasons/device``, ``WakeReasons/bluetooth``, ``WakeReasons/transfer`` and ``WakeReasons/push``.
     public internal(set) var occurrences: [Occurrence] = []
+    package var notifications: [NotificationEvent] = []
     /// The time for the fetch; zero without ``WakeReasons/fetch``.
     package var fetchBudget: Duration = .zero
     /// The time for the pushes; zero without ``WakeReasons/push``.

@@ -45,6 +45,7 @@ package enum Refusal: Sendable, Hashable {
     /// It has no observation of this name to which that could happen.
     case noSuchObservation
     case tooManyObservations
+    case tooManyNotifications
 }
 
 /// The result of a client's request.
@@ -55,13 +56,15 @@ package enum Answer: Sendable, Equatable {
     case backgroundTask(UInt64?)
     /// `nil` is unlimited.
     case backgroundTimeLeft(Duration?)
+    /// A notification is scheduled. `dropped`: the identifier of the latest one, which was one too many.
+    case scheduled(dropped: String?)
 }
 
 /// Why a client is woken.
 package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
-    package let rawValue: UInt16
+    package let rawValue: UInt32
 
-    package init(rawValue: UInt16) {
+    package init(rawValue: UInt32) {
         self.rawValue = rawValue
     }
 
@@ -93,6 +96,8 @@ package struct WakeReasons: OptionSet, Sendable, BitwiseCopyable, Hashable {
     package static let transfer = WakeReasons(rawValue: 16_384)
     /// Messages wait for the client at the push service.
     package static let push = WakeReasons(rawValue: 32_768)
+    /// A notification was activated, or its time came while the client was in the foreground.
+    package static let notification = WakeReasons(rawValue: 65_536)
 
     /// The reasons that come with sockets.
     static let ofSockets: WakeReasons = [.socket, .unanswered, .pathLost]
@@ -110,6 +115,8 @@ package struct Wake: Sendable, Equatable {
     package var sockets: Range<Int>
     /// A range of `ActionBuffer.observed`.
     package var observed: Range<Int> = 0..<0
+    /// A range of `ActionBuffer.notified`.
+    package var notified: Range<Int> = 0..<0
     package var budget: Duration
     /// Zero if the client was not suspended.
     package var asleepFor: Duration
@@ -216,6 +223,8 @@ package enum Trace: Sendable, Equatable {
     case pushEnded(FetchResult?)
     /// Something has happened to the subject of one of its observations.
     case observed(ObservedOccurrence)
+    /// Something has become of its notification with this identifier.
+    case notification(String, NotificationProgress)
     /// An administrator has asked for what follows.
     case simulated(Command)
 }
@@ -275,6 +284,7 @@ package struct ActionBuffer: Sendable {
     package var actions: [Action] = []
     package var firedSockets: [FiredSocket] = []
     package var observed: [ObservedOccurrence] = []
+    package var notified: [NotificationEvent] = []
     package var adoptions: [Result<SocketToken, Refusal>] = []
 
     package init() {}
@@ -287,6 +297,7 @@ package struct ActionBuffer: Sendable {
         actions.removeAll(keepingCapacity: actions.count <= Self.usualCount)
         firedSockets.removeAll(keepingCapacity: firedSockets.count <= Self.usualCount)
         if !observed.isEmpty { observed.removeAll(keepingCapacity: true) }
+        if !notified.isEmpty { notified.removeAll() }
         adoptions.removeAll(keepingCapacity: adoptions.count <= Self.usualCount)
     }
 

@@ -96,6 +96,9 @@ package enum ClientMessage: Sendable {
     /// Wake it when something happens to this subject. Replaces its observation of the same name.
     case observe(name: String, Subject)
     case stopObserving(name: String)
+    case schedule(LocalNotification)
+    /// nil: all of the client's.
+    case cancelNotifications([String]?)
     case beginBackgroundTask(name: String)
     case endBackgroundTask(UInt64)
     case backgroundTimeRemaining

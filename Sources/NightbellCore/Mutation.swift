@@ -223,6 +223,18 @@ package enum Mutation: String, Sendable, CaseIterable {
     case restoresWithoutObservations
     /// … or what was known of their subjects.
     case restoresUnknownObservations
+    /// A notification that was cancelled is shown …
+    case postsCancelledNotifications
+    /// … or one that comes while no server is there is lost …
+    case losesNotificationsWithoutServer
+    /// … or a client in the foreground is not told, and it is shown …
+    case showsInForeground
+    /// … or of too many, the soonest is dropped …
+    case dropsSoonestNotifications
+    /// … or the clock is set, and times of the calendar stay where they were …
+    case ignoresClockChanges
+    /// … or a restarted supervisor has forgotten them.
+    case restoresWithoutNotifications
     /// A client's word that it has media counts though PipeWire knows better.
     case believesClaims
     /// Media of which nothing is known counts as silent.

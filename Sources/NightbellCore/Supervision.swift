@@ -24,6 +24,7 @@ package struct Supervision: Sendable, Equatable {
     /// The fetches of each identifier, and when the next ones are due.
     package internal(set) var fetches: FetchScheduler
     package internal(set) var observations = Observations()
+    package internal(set) var notifications = NotificationTable()
     /// The fetches that are going on, by the client's slot.
     var fetchRuns = SideTable<FetchRun>()
     /// The scheduler of the pings of sockets with a suspended owner.
@@ -102,7 +103,8 @@ package struct Supervision: Sendable, Equatable {
         let own = deadlines.first?.instant
         if mutated(.forgetsKeepAliveTimer), own != nil { return own }
         let elapsing = earlier(
-            earlier(schedule.nextDeadline, pings.nextDeadline), observations.due
+            earlier(schedule.nextDeadline, pings.nextDeadline),
+            earlier(observations.due, notifications.nextDeadline)
         ).map { $0.advanced(byNanoseconds: -machineSleptNanoseconds) }
         let prepared = earlier(machine.sleepPreparation?.until, fetchDeadline)
         return earlier(earlier(earlier(own, launchDeadline), elapsing), prepared)
@@ -234,6 +236,7 @@ package struct Supervision: Sendable, Equatable {
         if !isStopping {
             runFetches(at: now, into: &actions)
             runObservations(at: now, into: &actions)
+            runNotifications(at: now, into: &actions)
         }
         prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)

@@ -115,7 +115,8 @@ extension Supervisor {
         if case .wake(let wake) = notice {
             let returned = takeReturned(client)
             let isUsual =
-                wake.fetchBudget == nil && wake.observed.isEmpty && returned.isEmpty
+                wake.fetchBudget == nil && wake.observed.isEmpty && wake.notified.isEmpty
+                && returned.isEmpty
                 && receiveBuffers.tokens(of: client).isEmpty
             let isSent =
                 isUsual
@@ -135,7 +136,7 @@ extension Supervisor {
         let isRefusal =
             switch answer {
             case .refused: true
-            case .done, .backgroundTask, .backgroundTimeLeft: false
+            case .done, .backgroundTask, .backgroundTimeLeft, .scheduled: false
             }
         guard key.request != 0 || isRefusal, let connection = connection(of: client) else { return }
         send(WireSupervisorMessage(answer, request: key.request), to: connection)

@@ -46,6 +46,7 @@ extension Supervisor {
         killLaunches(dueBy: Instant(nanoseconds: .max))
         logWhatWasHeldBack()
         writeFetches()
+        writeNotifications()
         endMonitor()
         endTransfers()
         durable.finish(logger)

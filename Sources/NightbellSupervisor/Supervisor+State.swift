@@ -38,6 +38,8 @@ struct DurableState {
     let identifiers: IdentifierStore?
     /// nil: nothing is written down.
     let fetches: FetchStore?
+    /// nil: nothing is written down.
+    let notifications: NotificationStore?
     let log: StateLog
     /// The boot ID; empty: unknown.
     let boot: String
@@ -49,6 +51,7 @@ struct DurableState {
         guard let directory = configuration.stateDirectory else {
             identifiers = nil
             fetches = nil
+            notifications = nil
             return
         }
         if let problem = DirectoryTrust.problem(with: directory) {
@@ -56,6 +59,7 @@ struct DurableState {
                 .state, errorNumber: EPERM, "cannot believe what is in \(directory): \(problem)")
         }
         fetches = FetchStore(path: directory + "/fetches")
+        notifications = NotificationStore(path: directory + "/notifications")
         let store: IdentifierStore
         do {
             store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
@@ -76,6 +80,8 @@ struct DurableState {
         identifiers?.flush()
         fetches?.flush()
         if let problem = fetches?.problem { logger.error("\(problem)") }
+        notifications?.flush()
+        if let problem = notifications?.problem { logger.error("\(problem)") }
         log.tellOfHeldBack()
         for problem in identifiers?.problems ?? [] {
             logger.critical("\(problem); after the next start identifiers may go to the first to ask")
@@ -128,7 +134,11 @@ extension Supervisor {
         } catch {
             logger.error("the owners of identifiers are not known any more: \(error)")
         }
-        if !isKnown { recallFetches() }
+        if !isKnown {
+            recallFetches()
+            recallNotifications()
+        }
+        supervision.numberNotifications(from: WallClock.now() / 1_000)
         for declaration in configuration.declarations {
             // A client of another user that goes by it keeps it for now: the launch reports that.
             _ = supervision.reserve(

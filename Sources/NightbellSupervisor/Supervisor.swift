@@ -58,6 +58,8 @@ public actor Supervisor {
     var monitor = MachineMonitor()
     /// The monitors of sessions, by user.
     var sessions: [UserID: SessionMonitor] = [:]
+    /// `NotificationTable.revision` of what the monitors of sessions are asked.
+    var notificationsDemanded: UInt64 = 0
     /// Users with clients that could have media, without a monitor because there are too many.
     var unobservedUsers: Set<UserID> = []
     /// Monitors that were ended and cannot be reaped yet.
@@ -69,6 +71,7 @@ public actor Supervisor {
     /// Clients with sockets that are being inspected, because of a change of the network.
     var pathInspections: [ClientID: PathInspectionProgress] = [:]
     var fetchCare = FetchCare()
+    var notificationCare = NotificationCare()
     /// Running time; `elapsedNow` is the same moment in elapsed time.
     var now: Instant
     var clocks = ClockPair()
@@ -233,6 +236,7 @@ public actor Supervisor {
         if let missing = launches.returning.until { deadline = min(deadline ?? missing, missing) }
         if let kill = launches.nextKill { deadline = min(deadline ?? kill, kill) }
         if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
+        if let due = notificationCare.due { deadline = min(deadline ?? due, due) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
@@ -310,10 +314,12 @@ public actor Supervisor {
         launchMissing()
         if let kill = launches.nextKill, kill <= now || supervision.isStopping { killLaunches(dueBy: now) }
         lookAtMachine()
+        lookAtClock()
         if let deadline = ask({ $0.nextDeadline }), deadline <= now { feed(.timer) }
         disconnectSilent()
         superviseMonitor()
         superviseTransfers()
+        launchActivated()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
         parked.endTurn()
@@ -364,6 +370,8 @@ public actor Supervisor {
         switch token.kind {
         case .listener:
             acceptConnections()
+        case .timer where token.names(WatchToken.clock):
+            clockWasSet()
         case .timer:
             timer.clear()
         case .signal:

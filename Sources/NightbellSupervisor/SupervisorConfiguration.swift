@@ -93,6 +93,8 @@ public struct SupervisorConfiguration: Sendable {
     /// For tests: where the kernel tells how long processes have waited for processors and memory, and how
     /// often that is read.
     package var pressure = (directory: "/proc/pressure", interval: Duration.seconds(60))
+    /// For tests: the time of day, instead of the machine's. Read in each turn.
+    package var pretendedClock: (@Sendable () -> NotificationClock)?
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.

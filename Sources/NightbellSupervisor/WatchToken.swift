@@ -30,6 +30,9 @@ struct WatchToken: Sendable {
     private static let slotMask: UInt64 = 0xff_ffff
     private static let ownerMask: UInt64 = 0xf_ffff
 
+    /// With `Kind.timer`: the time of day was set.
+    static let clock: UInt64 = 1
+
     let rawValue: UInt64
 
     init(rawValue: UInt64) {

@@ -65,6 +65,9 @@ package nonisolated enum WireMonitorSource: SwiftProtobuf.Enum, Swift.CaseIterab
 
   /// udev
   case devices // = 8
+
+  /// org.freedesktop.Notifications of a session
+  case notifications // = 9
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -82,6 +85,7 @@ package nonisolated enum WireMonitorSource: SwiftProtobuf.Enum, Swift.CaseIterab
     case 6: self = .location
     case 7: self = .bluetooth
     case 8: self = .devices
+    case 9: self = .notifications
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -97,6 +101,7 @@ package nonisolated enum WireMonitorSource: SwiftProtobuf.Enum, Swift.CaseIterab
     case .location: return 6
     case .bluetooth: return 7
     case .devices: return 8
+    case .notifications: return 9
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -112,6 +117,7 @@ package nonisolated enum WireMonitorSource: SwiftProtobuf.Enum, Swift.CaseIterab
     .location,
     .bluetooth,
     .devices,
+    .notifications,
   ]
 
 }
@@ -189,12 +195,79 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// MONITOR_SOURCE_BLUETOOTH: object paths of remote devices with connections to be reported.
   package var bluetoothDevices: [String] = []
 
-  /// Counts the changes of the last four fields. After each the levels of their sources are sent again, because
+  /// MONITOR_SOURCE_NOTIFICATIONS: the notifications to be shown, at most 8. Each stays here until it is reported as shown
+  /// or refused, and is given to the server once.
+  package var posts: [WireMonitorDemand.Post] = []
+
+  /// MONITOR_SOURCE_NOTIFICATIONS: the server's numbers of notifications to be closed, at most 256.
+  package var closes: [UInt32] = []
+
+  /// Counts the changes of the fields 3 to 6. After each the levels of their sources are sent again, because
   /// the supervisor forgets what it does not demand for a moment. Never 0: an empty packet would be taken for the
   /// end of the connection.
   package var number: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated struct Post: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var number: UInt64 = 0
+
+    /// another one: the notification is to be shown anew
+    package var revision: UInt64 = 0
+
+    /// its identifier
+    package var client: String = String()
+
+    /// the server's number of the one that it replaces; 0: none
+    package var replaces: UInt32 = 0
+
+    package var title: String = String()
+
+    package var body: String = String()
+
+    package var sound: String = String()
+
+    /// as in the specification: 0 low, 1 normal, 2 critical
+    package var urgency: UInt32 = 0
+
+    package var actions: [WireMonitorDemand.Post.Action] = []
+
+    package var badge: UInt32 {
+      get {_badge ?? 0}
+      set {_badge = newValue}
+    }
+    /// Returns true if `badge` has been explicitly set.
+    package var hasBadge: Bool {self._badge != nil}
+    /// Clears the value of `badge`. Subsequent reads from it will return its default value.
+    package mutating func clearBadge() {self._badge = nil}
+
+    /// it is the one that it replaces: without sound and badge
+    package var isRenewal: Bool = false
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated struct Action: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var key: String = String()
+
+      package var label: String = String()
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package init() {}
+
+    fileprivate var _badge: UInt32? = nil
+  }
 
   package nonisolated struct LocationDemand: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -308,6 +381,22 @@ package nonisolated struct WireMonitorReport: Sendable {
     set {fact = .devices(newValue)}
   }
 
+  package var notificationServer: WireMonitorReport.NotificationServer {
+    get {
+      if case .notificationServer(let v)? = fact {return v}
+      return WireMonitorReport.NotificationServer()
+    }
+    set {fact = .notificationServer(newValue)}
+  }
+
+  package var notification: WireMonitorReport.NotificationEvent {
+    get {
+      if case .notification(let v)? = fact {return v}
+      return WireMonitorReport.NotificationEvent()
+    }
+    set {fact = .notification(newValue)}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Fact: Equatable, Sendable {
@@ -321,6 +410,8 @@ package nonisolated struct WireMonitorReport: Sendable {
     case bluetooth(WireMonitorReport.Bluetooth)
     case value(WireMonitorReport.CharacteristicValue)
     case devices(WireMonitorReport.Devices)
+    case notificationServer(WireMonitorReport.NotificationServer)
+    case notification(WireMonitorReport.NotificationEvent)
 
   }
 
@@ -485,6 +576,136 @@ package nonisolated struct WireMonitorReport: Sendable {
     package init() {}
   }
 
+  /// The session's notification server.
+  package nonisolated struct NotificationServer: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// no other one has it
+    package var name: String = String()
+
+    /// the monitor's name on the bus: a server may tell no other one what becomes of a notification
+    package var connection: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  /// An event of a notification.
+  package nonisolated struct NotificationEvent: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// the server's number
+    package var id: UInt32 = 0
+
+    package var event: WireMonitorReport.NotificationEvent.OneOf_Event? = nil
+
+    package var shown: WireMonitorReport.NotificationEvent.Shown {
+      get {
+        if case .shown(let v)? = event {return v}
+        return WireMonitorReport.NotificationEvent.Shown()
+      }
+      set {event = .shown(newValue)}
+    }
+
+    package var refused: WireMonitorReport.NotificationEvent.Refused {
+      get {
+        if case .refused(let v)? = event {return v}
+        return WireMonitorReport.NotificationEvent.Refused()
+      }
+      set {event = .refused(newValue)}
+    }
+
+    package var activated: WireMonitorReport.NotificationEvent.Activated {
+      get {
+        if case .activated(let v)? = event {return v}
+        return WireMonitorReport.NotificationEvent.Activated()
+      }
+      set {event = .activated(newValue)}
+    }
+
+    package var closed: WireMonitorReport.NotificationEvent.Closed {
+      get {
+        if case .closed(let v)? = event {return v}
+        return WireMonitorReport.NotificationEvent.Closed()
+      }
+      set {event = .closed(newValue)}
+    }
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package nonisolated enum OneOf_Event: Equatable, Sendable {
+      case shown(WireMonitorReport.NotificationEvent.Shown)
+      case refused(WireMonitorReport.NotificationEvent.Refused)
+      case activated(WireMonitorReport.NotificationEvent.Activated)
+      case closed(WireMonitorReport.NotificationEvent.Closed)
+
+    }
+
+    package nonisolated struct Shown: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      /// as demanded, with the revision
+      package var number: UInt64 = 0
+
+      package var revision: UInt64 = 0
+
+      package var server: String = String()
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package nonisolated struct Refused: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var number: UInt64 = 0
+
+      package var revision: UInt64 = 0
+
+      package var reason: String = String()
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package nonisolated struct Activated: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var action: String = String()
+
+      package var token: String = String()
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package nonisolated struct Closed: Sendable {
+      // SwiftProtobuf.Message conformance is added in an extension below. See the
+      // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+      // methods supported on all messages.
+
+      package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+      package init() {}
+    }
+
+    package init() {}
+  }
+
   /// The demanded devices that are present.
   package nonisolated struct Devices: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -526,7 +747,7 @@ package nonisolated struct WireMonitorReport: Sendable {
 fileprivate nonisolated let _protobuf_package = "nightbell.monitor.v1"
 
 nonisolated extension WireMonitorSource: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MONITOR_SOURCE_UNSPECIFIED\0\u{1}MONITOR_SOURCE_NETWORK\0\u{1}MONITOR_SOURCE_POWER\0\u{1}MONITOR_SOURCE_SLEEP\0\u{1}MONITOR_SOURCE_USERS\0\u{1}MONITOR_SOURCE_AUDIO\0\u{1}MONITOR_SOURCE_LOCATION\0\u{1}MONITOR_SOURCE_BLUETOOTH\0\u{1}MONITOR_SOURCE_DEVICES\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MONITOR_SOURCE_UNSPECIFIED\0\u{1}MONITOR_SOURCE_NETWORK\0\u{1}MONITOR_SOURCE_POWER\0\u{1}MONITOR_SOURCE_SLEEP\0\u{1}MONITOR_SOURCE_USERS\0\u{1}MONITOR_SOURCE_AUDIO\0\u{1}MONITOR_SOURCE_LOCATION\0\u{1}MONITOR_SOURCE_BLUETOOTH\0\u{1}MONITOR_SOURCE_DEVICES\0\u{1}MONITOR_SOURCE_NOTIFICATIONS\0")
 }
 
 nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
@@ -535,7 +756,7 @@ nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0\u{1}posts\0\u{1}closes\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -550,6 +771,8 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
       case 5: try { try decoder.decodeRepeatedStringField(value: &self.characteristics) }()
       case 6: try { try decoder.decodeRepeatedStringField(value: &self.bluetoothDevices) }()
       case 7: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 8: try { try decoder.decodeRepeatedMessageField(value: &self.posts) }()
+      case 9: try { try decoder.decodeRepeatedUInt32Field(value: &self.closes) }()
       default: break
       }
     }
@@ -581,6 +804,12 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if self.number != 0 {
       try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 7)
     }
+    if !self.posts.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.posts, fieldNumber: 8)
+    }
+    if !self.closes.isEmpty {
+      try visitor.visitPackedUInt32Field(value: self.closes, fieldNumber: 9)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -591,7 +820,128 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.devices != rhs.devices {return false}
     if lhs.characteristics != rhs.characteristics {return false}
     if lhs.bluetoothDevices != rhs.bluetoothDevices {return false}
+    if lhs.posts != rhs.posts {return false}
+    if lhs.closes != rhs.closes {return false}
     if lhs.number != rhs.number {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorDemand.protoMessageName + ".Post"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}client\0\u{1}replaces\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{1}badge\0\u{3}is_renewal\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.revision) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.client) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self.replaces) }()
+      case 5: try { try decoder.decodeSingularStringField(value: &self.title) }()
+      case 6: try { try decoder.decodeSingularStringField(value: &self.body) }()
+      case 7: try { try decoder.decodeSingularStringField(value: &self.sound) }()
+      case 8: try { try decoder.decodeSingularUInt32Field(value: &self.urgency) }()
+      case 9: try { try decoder.decodeRepeatedMessageField(value: &self.actions) }()
+      case 10: try { try decoder.decodeSingularUInt32Field(value: &self._badge) }()
+      case 11: try { try decoder.decodeSingularBoolField(value: &self.isRenewal) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
+    }
+    if self.revision != 0 {
+      try visitor.visitSingularUInt64Field(value: self.revision, fieldNumber: 2)
+    }
+    if !self.client.isEmpty {
+      try visitor.visitSingularStringField(value: self.client, fieldNumber: 3)
+    }
+    if self.replaces != 0 {
+      try visitor.visitSingularUInt32Field(value: self.replaces, fieldNumber: 4)
+    }
+    if !self.title.isEmpty {
+      try visitor.visitSingularStringField(value: self.title, fieldNumber: 5)
+    }
+    if !self.body.isEmpty {
+      try visitor.visitSingularStringField(value: self.body, fieldNumber: 6)
+    }
+    if !self.sound.isEmpty {
+      try visitor.visitSingularStringField(value: self.sound, fieldNumber: 7)
+    }
+    if self.urgency != 0 {
+      try visitor.visitSingularUInt32Field(value: self.urgency, fieldNumber: 8)
+    }
+    if !self.actions.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.actions, fieldNumber: 9)
+    }
+    try { if let v = self._badge {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
+    } }()
+    if self.isRenewal != false {
+      try visitor.visitSingularBoolField(value: self.isRenewal, fieldNumber: 11)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorDemand.Post, rhs: WireMonitorDemand.Post) -> Bool {
+    if lhs.number != rhs.number {return false}
+    if lhs.revision != rhs.revision {return false}
+    if lhs.client != rhs.client {return false}
+    if lhs.replaces != rhs.replaces {return false}
+    if lhs.title != rhs.title {return false}
+    if lhs.body != rhs.body {return false}
+    if lhs.sound != rhs.sound {return false}
+    if lhs.urgency != rhs.urgency {return false}
+    if lhs.actions != rhs.actions {return false}
+    if lhs._badge != rhs._badge {return false}
+    if lhs.isRenewal != rhs.isRenewal {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorDemand.Post.Action: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorDemand.Post.protoMessageName + ".Action"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}key\0\u{1}label\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.key) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.label) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.key.isEmpty {
+      try visitor.visitSingularStringField(value: self.key, fieldNumber: 1)
+    }
+    if !self.label.isEmpty {
+      try visitor.visitSingularStringField(value: self.label, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorDemand.Post.Action, rhs: WireMonitorDemand.Post.Action) -> Bool {
+    if lhs.key != rhs.key {return false}
+    if lhs.label != rhs.label {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -639,7 +989,7 @@ nonisolated extension WireMonitorDemand.LocationDemand: SwiftProtobuf.Message, S
 
 nonisolated extension WireMonitorReport: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorReport"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}source\0\u{1}network\0\u{1}power\0\u{1}sleep\0\u{1}users\0\u{1}audio\0\u{1}location\0\u{1}bluetooth\0\u{1}value\0\u{1}devices\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}source\0\u{1}network\0\u{1}power\0\u{1}sleep\0\u{1}users\0\u{1}audio\0\u{1}location\0\u{1}bluetooth\0\u{1}value\0\u{1}devices\0\u{3}notification_server\0\u{1}notification\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -777,6 +1127,32 @@ nonisolated extension WireMonitorReport: SwiftProtobuf.Message, SwiftProtobuf._M
           self.fact = .devices(v)
         }
       }()
+      case 11: try {
+        var v: WireMonitorReport.NotificationServer?
+        var hadOneofValue = false
+        if let current = self.fact {
+          hadOneofValue = true
+          if case .notificationServer(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.fact = .notificationServer(v)
+        }
+      }()
+      case 12: try {
+        var v: WireMonitorReport.NotificationEvent?
+        var hadOneofValue = false
+        if let current = self.fact {
+          hadOneofValue = true
+          if case .notification(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.fact = .notification(v)
+        }
+      }()
       default: break
       }
     }
@@ -827,6 +1203,14 @@ nonisolated extension WireMonitorReport: SwiftProtobuf.Message, SwiftProtobuf._M
     case .devices?: try {
       guard case .devices(let v)? = self.fact else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    }()
+    case .notificationServer?: try {
+      guard case .notificationServer(let v)? = self.fact else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
+    }()
+    case .notification?: try {
+      guard case .notification(let v)? = self.fact else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
     }()
     case nil: break
     }
@@ -1180,6 +1564,281 @@ nonisolated extension WireMonitorReport.CharacteristicValue: SwiftProtobuf.Messa
   package static func ==(lhs: WireMonitorReport.CharacteristicValue, rhs: WireMonitorReport.CharacteristicValue) -> Bool {
     if lhs.path != rhs.path {return false}
     if lhs.value != rhs.value {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationServer: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".NotificationServer"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}connection\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.connection) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if !self.connection.isEmpty {
+      try visitor.visitSingularStringField(value: self.connection, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationServer, rhs: WireMonitorReport.NotificationServer) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.connection != rhs.connection {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationEvent: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".NotificationEvent"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}shown\0\u{1}refused\0\u{1}activated\0\u{1}closed\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.id) }()
+      case 2: try {
+        var v: WireMonitorReport.NotificationEvent.Shown?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .shown(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .shown(v)
+        }
+      }()
+      case 3: try {
+        var v: WireMonitorReport.NotificationEvent.Refused?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .refused(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .refused(v)
+        }
+      }()
+      case 4: try {
+        var v: WireMonitorReport.NotificationEvent.Activated?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .activated(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .activated(v)
+        }
+      }()
+      case 5: try {
+        var v: WireMonitorReport.NotificationEvent.Closed?
+        var hadOneofValue = false
+        if let current = self.event {
+          hadOneofValue = true
+          if case .closed(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.event = .closed(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.id != 0 {
+      try visitor.visitSingularUInt32Field(value: self.id, fieldNumber: 1)
+    }
+    switch self.event {
+    case .shown?: try {
+      guard case .shown(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .refused?: try {
+      guard case .refused(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case .activated?: try {
+      guard case .activated(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .closed?: try {
+      guard case .closed(let v)? = self.event else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationEvent, rhs: WireMonitorReport.NotificationEvent) -> Bool {
+    if lhs.id != rhs.id {return false}
+    if lhs.event != rhs.event {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationEvent.Shown: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.NotificationEvent.protoMessageName + ".Shown"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}server\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.revision) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.server) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
+    }
+    if self.revision != 0 {
+      try visitor.visitSingularUInt64Field(value: self.revision, fieldNumber: 2)
+    }
+    if !self.server.isEmpty {
+      try visitor.visitSingularStringField(value: self.server, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationEvent.Shown, rhs: WireMonitorReport.NotificationEvent.Shown) -> Bool {
+    if lhs.number != rhs.number {return false}
+    if lhs.revision != rhs.revision {return false}
+    if lhs.server != rhs.server {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationEvent.Refused: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.NotificationEvent.protoMessageName + ".Refused"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}reason\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.revision) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.reason) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
+    }
+    if self.revision != 0 {
+      try visitor.visitSingularUInt64Field(value: self.revision, fieldNumber: 2)
+    }
+    if !self.reason.isEmpty {
+      try visitor.visitSingularStringField(value: self.reason, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationEvent.Refused, rhs: WireMonitorReport.NotificationEvent.Refused) -> Bool {
+    if lhs.number != rhs.number {return false}
+    if lhs.revision != rhs.revision {return false}
+    if lhs.reason != rhs.reason {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationEvent.Activated: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.NotificationEvent.protoMessageName + ".Activated"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}action\0\u{1}token\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.action) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.token) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.action.isEmpty {
+      try visitor.visitSingularStringField(value: self.action, fieldNumber: 1)
+    }
+    if !self.token.isEmpty {
+      try visitor.visitSingularStringField(value: self.token, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationEvent.Activated, rhs: WireMonitorReport.NotificationEvent.Activated) -> Bool {
+    if lhs.action != rhs.action {return false}
+    if lhs.token != rhs.token {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorReport.NotificationEvent.Closed: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorReport.NotificationEvent.protoMessageName + ".Closed"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorReport.NotificationEvent.Closed, rhs: WireMonitorReport.NotificationEvent.Closed) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -19,8 +19,8 @@
 /// Error, and that client's connection is closed. Unknown fields are ignored.
 ///
 /// Oversized messages are refused without decoding: Hello holds at most 20,480 bytes, HandOver 253 sockets,
-/// with profiles of 65,536 bytes together, and all other messages but ReadyToSuspend and SaveState 1,024
-/// bytes; a packet 8,192 fields.
+/// with profiles of 65,536 bytes together, ScheduleNotification and CancelNotifications 10,240 bytes, and all
+/// other messages but ReadyToSuspend and SaveState 1,024 bytes; a packet 8,192 fields.
 ///
 /// A client sends Hello first. Administration (Status … Quit) needs no Hello. A connection that sends nothing
 /// at all for some seconds (10, unless configured otherwise) is answered with HELLO_REQUIRED and closed. The
@@ -271,6 +271,9 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
 
   /// messages wait for the client at the push service
   case push // = 16
+
+  /// a notification was activated, or its time came in the foreground
+  case notification // = 17
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -296,6 +299,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case 14: self = .bluetooth
     case 15: self = .transfer
     case 16: self = .push
+    case 17: self = .notification
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -319,6 +323,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     case .bluetooth: return 14
     case .transfer: return 15
     case .push: return 16
+    case .notification: return 17
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -342,6 +347,7 @@ package nonisolated enum WireWakeReason: SwiftProtobuf.Enum, Swift.CaseIterable 
     .bluetooth,
     .transfer,
     .push,
+    .notification,
   ]
 
 }
@@ -798,6 +804,9 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// no pushes are being handled that this wake told of
   case noPush // = 63
 
+  /// of this uid, pending and shown
+  case tooManyNotifications // = 67
+
   /// PipeWire knows this uid's streams, and none of the client's runs
   case noStream // = 62
 
@@ -855,6 +864,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 61: self = .noSuchObservation
     case 62: self = .noStream
     case 63: self = .noPush
+    case 67: self = .tooManyNotifications
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -905,6 +915,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .noSuchObservation: return 61
     case .noStream: return 62
     case .noPush: return 63
+    case .tooManyNotifications: return 67
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -953,6 +964,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .tooManyObservations,
     .noSuchObservation,
     .noPush,
+    .tooManyNotifications,
     .noStream,
     .profileNotForThis,
   ]
@@ -1144,6 +1156,30 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .pushDone(newValue)}
   }
 
+  package var scheduleNotification: WireScheduleNotification {
+    get {
+      if case .scheduleNotification(let v)? = body {return v}
+      return WireScheduleNotification()
+    }
+    set {body = .scheduleNotification(newValue)}
+  }
+
+  package var cancelNotifications: WireCancelNotifications {
+    get {
+      if case .cancelNotifications(let v)? = body {return v}
+      return WireCancelNotifications()
+    }
+    set {body = .cancelNotifications(newValue)}
+  }
+
+  package var listNotifications: WireListNotifications {
+    get {
+      if case .listNotifications(let v)? = body {return v}
+      return WireListNotifications()
+    }
+    set {body = .listNotifications(newValue)}
+  }
+
   package var restartNoted: WireRestartNoted {
     get {
       if case .restartNoted(let v)? = body {return v}
@@ -1248,6 +1284,14 @@ package nonisolated struct WireClientMessage: Sendable {
     set {body = .pushesWaiting(newValue)}
   }
 
+  package var showNotifications: WireShowNotifications {
+    get {
+      if case .showNotifications(let v)? = body {return v}
+      return WireShowNotifications()
+    }
+    set {body = .showNotifications(newValue)}
+  }
+
   package var upgrade: WireUpgrade {
     get {
       if case .upgrade(let v)? = body {return v}
@@ -1292,6 +1336,9 @@ package nonisolated struct WireClientMessage: Sendable {
     case stopObserving(WireStopObserving)
     case awakeReason(WireAwakeReason)
     case pushDone(WirePushDone)
+    case scheduleNotification(WireScheduleNotification)
+    case cancelNotifications(WireCancelNotifications)
+    case listNotifications(WireListNotifications)
     case restartNoted(WireRestartNoted)
     case status(WireStatus)
     case list(WireList)
@@ -1305,6 +1352,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case relieveMemory(WireRelieveMemory)
     case simulate(WireSimulate)
     case pushesWaiting(WirePushesWaiting)
+    case showNotifications(WireShowNotifications)
     case upgrade(WireUpgrade)
     case reload(WireReload)
 
@@ -1374,6 +1422,24 @@ package nonisolated struct WireSupervisorMessage: Sendable {
       return WireBackgroundTimeLeft()
     }
     set {body = .backgroundTimeLeft(newValue)}
+  }
+
+  /// answers ScheduleNotification
+  package var notificationScheduled: WireNotificationScheduled {
+    get {
+      if case .notificationScheduled(let v)? = body {return v}
+      return WireNotificationScheduled()
+    }
+    set {body = .notificationScheduled(newValue)}
+  }
+
+  /// answers ListNotifications and ShowNotifications
+  package var notificationList: WireNotificationList {
+    get {
+      if case .notificationList(let v)? = body {return v}
+      return WireNotificationList()
+    }
+    set {body = .notificationList(newValue)}
   }
 
   package var didEnterBackground: WireDidEnterBackground {
@@ -1490,6 +1556,10 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case backgroundTask(WireBackgroundTask)
     /// answers BackgroundTimeRemaining
     case backgroundTimeLeft(WireBackgroundTimeLeft)
+    /// answers ScheduleNotification
+    case notificationScheduled(WireNotificationScheduled)
+    /// answers ListNotifications and ShowNotifications
+    case notificationList(WireNotificationList)
     case didEnterBackground(WireDidEnterBackground)
     case prepareToSuspend(WirePrepareToSuspend)
     case suspendCancelled(WireSuspendCancelled)
@@ -2478,6 +2548,10 @@ package nonisolated struct WireWake: Sendable {
   /// with WAKE_REASON_PUSH: send PushDone within it, or be terminated
   package var pushBudgetMs: UInt64 = 0
 
+  /// With WAKE_REASON_NOTIFICATION: at most 16 events of the client's notifications. They are told again, in another
+  /// wake or to another process, until a WakeDone for this wake or a later one.
+  package var notifications: [WireNotificationEvent] = []
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: Sendable {
@@ -2949,6 +3023,468 @@ package nonisolated struct WireOccurrence: Sendable {
   package init() {}
 }
 
+package nonisolated struct WireNotificationContent: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 1 to 256 bytes; texts contain no NUL
+  package var title: String = String()
+
+  /// at most 1,024 bytes, plain text
+  package var body: String = String()
+
+  /// a name of the sound naming specification, at most 64 bytes; empty: none
+  package var sound: String = String()
+
+  package var urgency: WireNotificationContent.Urgency = .unspecified
+
+  /// buttons: at most 4, with different keys
+  package var actions: [WireNotificationContent.Action] = []
+
+  /// the number beside the client's icon, from when it is shown on; 0: none
+  package var badge: UInt32 {
+    get {_badge ?? 0}
+    set {_badge = newValue}
+  }
+  /// Returns true if `badge` has been explicitly set.
+  package var hasBadge: Bool {self._badge != nil}
+  /// Clears the value of `badge`. Subsequent reads from it will return its default value.
+  package mutating func clearBadge() {self._badge = nil}
+
+  /// at most 2,048 bytes, for the client alone
+  package var payload: Data = Data()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum Urgency: SwiftProtobuf.Enum, Swift.CaseIterable {
+    package typealias RawValue = Int
+
+    /// NORMAL
+    case unspecified // = 0
+    case low // = 1
+    case normal // = 2
+    case critical // = 3
+    case UNRECOGNIZED(Int)
+
+    package init() {
+      self = .unspecified
+    }
+
+    package init?(rawValue: Int) {
+      switch rawValue {
+      case 0: self = .unspecified
+      case 1: self = .low
+      case 2: self = .normal
+      case 3: self = .critical
+      default: self = .UNRECOGNIZED(rawValue)
+      }
+    }
+
+    package var rawValue: Int {
+      switch self {
+      case .unspecified: return 0
+      case .low: return 1
+      case .normal: return 2
+      case .critical: return 3
+      case .UNRECOGNIZED(let i): return i
+      }
+    }
+
+    // The compiler won't synthesize support with the UNRECOGNIZED case.
+    package static let allCases: [WireNotificationContent.Urgency] = [
+      .unspecified,
+      .low,
+      .normal,
+      .critical,
+    ]
+
+  }
+
+  package nonisolated struct Action: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// 1 to 32 bytes, not "default"
+    package var key: String = String()
+
+    /// 1 to 64 bytes
+    package var label: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+
+  fileprivate var _badge: UInt32? = nil
+}
+
+package nonisolated struct WireCalendarTime: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// local time: below 86,400
+  package var secondOfDay: UInt32 = 0
+
+  /// none: every day
+  package var day: WireCalendarTime.OneOf_Day? = nil
+
+  /// 1 (Monday) to 7 (Sunday)
+  package var weekday: UInt32 {
+    get {
+      if case .weekday(let v)? = day {return v}
+      return 0
+    }
+    set {day = .weekday(newValue)}
+  }
+
+  /// 1 to 31; a shorter month has its last day instead
+  package var dayOfMonth: UInt32 {
+    get {
+      if case .dayOfMonth(let v)? = day {return v}
+      return 0
+    }
+    set {day = .dayOfMonth(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// none: every day
+  package nonisolated enum OneOf_Day: Equatable, Sendable {
+    /// 1 (Monday) to 7 (Sunday)
+    case weekday(UInt32)
+    /// 1 to 31; a shorter month has its last day instead
+    case dayOfMonth(UInt32)
+
+  }
+
+  package init() {}
+}
+
+package nonisolated struct WireLocalNotification: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 1 to 64 bytes
+  package var identifier: String = String()
+
+  package var content: WireNotificationContent {
+    get {_content ?? WireNotificationContent()}
+    set {_content = newValue}
+  }
+  /// Returns true if `content` has been explicitly set.
+  package var hasContent: Bool {self._content != nil}
+  /// Clears the value of `content`. Subsequent reads from it will return its default value.
+  package mutating func clearContent() {self._content = nil}
+
+  /// none: at once
+  package var trigger: WireLocalNotification.OneOf_Trigger? = nil
+
+  /// milliseconds since 1970 (UTC)
+  package var atUnixMs: Int64 {
+    get {
+      if case .atUnixMs(let v)? = trigger {return v}
+      return 0
+    }
+    set {trigger = .atUnixMs(newValue)}
+  }
+
+  /// at most 366 days; repeating: at least 60 s
+  package var afterMs: UInt64 {
+    get {
+      if case .afterMs(let v)? = trigger {return v}
+      return 0
+    }
+    set {trigger = .afterMs(newValue)}
+  }
+
+  /// the next such time; follows the clock and the time zone
+  package var calendar: WireCalendarTime {
+    get {
+      if case .calendar(let v)? = trigger {return v}
+      return WireCalendarTime()
+    }
+    set {trigger = .calendar(newValue)}
+  }
+
+  /// with after_ms and calendar: again and again
+  package var repeats: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// none: at once
+  package nonisolated enum OneOf_Trigger: Equatable, Sendable {
+    /// milliseconds since 1970 (UTC)
+    case atUnixMs(Int64)
+    /// at most 366 days; repeating: at least 60 s
+    case afterMs(UInt64)
+    /// the next such time; follows the clock and the time zone
+    case calendar(WireCalendarTime)
+
+  }
+
+  package init() {}
+
+  fileprivate var _content: WireNotificationContent? = nil
+}
+
+/// Replaces the notification of the same identifier. Needs a request number. Answered with NotificationScheduled, or with
+/// Error TOO_MANY_NOTIFICATIONS (of this uid) or INVALID_ARGUMENT. Of more than 128 (unless configured otherwise) pending
+/// notifications of a client the latest is dropped; one that repeats counts once, and one that waits to be shown counts.
+package nonisolated struct WireScheduleNotification: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var notification: WireLocalNotification {
+    get {_notification ?? WireLocalNotification()}
+    set {_notification = newValue}
+  }
+  /// Returns true if `notification` has been explicitly set.
+  package var hasNotification: Bool {self._notification != nil}
+  /// Clears the value of `notification`. Subsequent reads from it will return its default value.
+  package mutating func clearNotification() {self._notification = nil}
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+
+  fileprivate var _notification: WireLocalNotification? = nil
+}
+
+package nonisolated struct WireNotificationScheduled: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// the identifier of the notification that was dropped, perhaps this one; empty: none
+  package var dropped: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Ends notifications: those that are pending do not come, and those that are shown are closed. Answered with Done, also if
+/// there are none.
+package nonisolated struct WireCancelNotifications: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// at most 128
+  package var identifiers: [String] = []
+
+  /// all of the client's instead
+  package var all: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// Needs a request number. Answered with NotificationList: the client's notifications, in the order in which they were first
+/// scheduled.
+package nonisolated struct WireListNotifications: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// only those with higher numbers
+  package var after: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+package nonisolated struct WireNotificationList: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var notifications: [WireNotificationInfo] = []
+
+  /// ask again, after the last one's number
+  package var hasMore_p: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+package nonisolated struct WireNotificationInfo: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var number: UInt64 = 0
+
+  package var client: String = String()
+
+  package var uid: UInt32 = 0
+
+  /// without the payload, unless the client itself asks
+  package var notification: WireLocalNotification {
+    get {_notification ?? WireLocalNotification()}
+    set {_notification = newValue}
+  }
+  /// Returns true if `notification` has been explicitly set.
+  package var hasNotification: Bool {self._notification != nil}
+  /// Clears the value of `notification`. Subsequent reads from it will return its default value.
+  package mutating func clearNotification() {self._notification = nil}
+
+  package var state: WireNotificationInfo.State = .unspecified
+
+  /// until its time comes, or comes again; absent: never, or the time of day is unknown
+  package var dueInMs: UInt64 {
+    get {_dueInMs ?? 0}
+    set {_dueInMs = newValue}
+  }
+  /// Returns true if `dueInMs` has been explicitly set.
+  package var hasDueInMs: Bool {self._dueInMs != nil}
+  /// Clears the value of `dueInMs`. Subsequent reads from it will return its default value.
+  package mutating func clearDueInMs() {self._dueInMs = nil}
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum State: SwiftProtobuf.Enum, Swift.CaseIterable {
+    package typealias RawValue = Int
+    case unspecified // = 0
+
+    /// its time is still to come
+    case pending // = 1
+
+    /// its time has come, and it is not shown yet: there is no server, or it has refused
+    case waiting // = 2
+
+    /// a repeating one: the last time, and it comes again
+    case shown // = 3
+    case UNRECOGNIZED(Int)
+
+    package init() {
+      self = .unspecified
+    }
+
+    package init?(rawValue: Int) {
+      switch rawValue {
+      case 0: self = .unspecified
+      case 1: self = .pending
+      case 2: self = .waiting
+      case 3: self = .shown
+      default: self = .UNRECOGNIZED(rawValue)
+      }
+    }
+
+    package var rawValue: Int {
+      switch self {
+      case .unspecified: return 0
+      case .pending: return 1
+      case .waiting: return 2
+      case .shown: return 3
+      case .UNRECOGNIZED(let i): return i
+      }
+    }
+
+    // The compiler won't synthesize support with the UNRECOGNIZED case.
+    package static let allCases: [WireNotificationInfo.State] = [
+      .unspecified,
+      .pending,
+      .waiting,
+      .shown,
+    ]
+
+  }
+
+  package init() {}
+
+  fileprivate var _notification: WireLocalNotification? = nil
+  fileprivate var _dueInMs: UInt64? = nil
+}
+
+package nonisolated struct WireNotificationEvent: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// the same each time that this event is told
+  package var number: UInt64 = 0
+
+  package var identifier: String = String()
+
+  package var content: WireNotificationContent {
+    get {_content ?? WireNotificationContent()}
+    set {_content = newValue}
+  }
+  /// Returns true if `content` has been explicitly set.
+  package var hasContent: Bool {self._content != nil}
+  /// Clears the value of `content`. Subsequent reads from it will return its default value.
+  package mutating func clearContent() {self._content = nil}
+
+  package var kind: WireNotificationEvent.OneOf_Kind? = nil
+
+  /// its time came while the client was in the foreground
+  package var delivered: WireNotificationEvent.Nothing {
+    get {
+      if case .delivered(let v)? = kind {return v}
+      return WireNotificationEvent.Nothing()
+    }
+    set {kind = .delivered(newValue)}
+  }
+
+  package var activated: WireNotificationEvent.Activation {
+    get {
+      if case .activated(let v)? = kind {return v}
+      return WireNotificationEvent.Activation()
+    }
+    set {kind = .activated(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Kind: Equatable, Sendable {
+    /// its time came while the client was in the foreground
+    case delivered(WireNotificationEvent.Nothing)
+    case activated(WireNotificationEvent.Activation)
+
+  }
+
+  package nonisolated struct Nothing: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct Activation: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// the key of the button, or "default": the notification itself
+    package var action: String = String()
+
+    /// XDG_ACTIVATION_TOKEN of a window to be opened; empty: the server has none
+    package var token: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package init() {}
+
+  fileprivate var _content: WireNotificationContent? = nil
+}
+
 /// Says how often the client wants to fetch at most; none are made before. Needs MODE_FETCH. The supervisor chooses the
 /// moments: shortly before the client is usually brought to the foreground, and never sooner after the last fetch or the
 /// foreground. It is remembered, even if the client ends. Answered with Done.
@@ -3297,6 +3833,24 @@ package nonisolated struct WireSimulate: Sendable {
   package init() {}
 
   fileprivate var _occurrence: WireOccurrence? = nil
+}
+
+/// The notifications that the caller may see, of one client or of all, also of clients that do not run. Answered with
+/// NotificationList.
+package nonisolated struct WireShowNotifications: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// of the client; empty: all
+  package var identifier: String = String()
+
+  /// only those with higher numbers
+  package var after: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
 }
 
 /// From the push service: what waits for a client. It says so whenever that changes, and says everything again on each new
@@ -3808,6 +4362,11 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._isUnmodified = newValue}
   }
 
+  package var pendingNotifications: UInt32 {
+    get {_storage._pendingNotifications}
+    set {_uniqueStorage()._pendingNotifications = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: @unchecked Sendable {
@@ -4064,7 +4623,7 @@ nonisolated extension WireSocketTag: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireWakeReason: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0\u{1}WAKE_REASON_TRANSFER\0\u{1}WAKE_REASON_PUSH\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WAKE_REASON_UNSPECIFIED\0\u{1}WAKE_REASON_SOCKET\0\u{1}WAKE_REASON_KEEP_ALIVE\0\u{1}WAKE_REASON_REQUEST\0\u{1}WAKE_REASON_CLIENT_MESSAGE\0\u{1}WAKE_REASON_SUPERVISOR_STOPPING\0\u{1}WAKE_REASON_LAUNCHED\0\u{1}WAKE_REASON_RELAUNCHED\0\u{1}WAKE_REASON_UNANSWERED\0\u{1}WAKE_REASON_PATH_LOST\0\u{1}WAKE_REASON_FETCH\0\u{1}WAKE_REASON_NETWORK_CHANGED\0\u{1}WAKE_REASON_LOCATION\0\u{1}WAKE_REASON_DEVICE\0\u{1}WAKE_REASON_BLUETOOTH\0\u{1}WAKE_REASON_TRANSFER\0\u{1}WAKE_REASON_PUSH\0\u{1}WAKE_REASON_NOTIFICATION\0")
 }
 
 nonisolated extension WirePushUrgency: SwiftProtobuf._ProtoNameProviding {
@@ -4092,12 +4651,12 @@ nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0\u{1}ERROR_CODE_TOO_MANY_OBSERVATIONS\0\u{1}ERROR_CODE_NO_SUCH_OBSERVATION\0\u{1}ERROR_CODE_NO_STREAM\0\u{1}ERROR_CODE_NO_PUSH\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ERROR_CODE_UNSPECIFIED\0\u{1}ERROR_CODE_MALFORMED_PACKET\0\u{1}ERROR_CODE_UNKNOWN_MESSAGE\0\u{1}ERROR_CODE_UNSUPPORTED_VERSION\0\u{1}ERROR_CODE_HELLO_REQUIRED\0\u{1}ERROR_CODE_ALREADY_REGISTERED\0\u{1}ERROR_CODE_INVALID_IDENTIFIER\0\u{1}ERROR_CODE_IDENTIFIER_IN_USE\0\u{1}ERROR_CODE_IDENTIFIER_OF_OTHER_USER\0\u{1}ERROR_CODE_TOO_MANY_CLIENTS\0\u{1}ERROR_CODE_SHUTTING_DOWN\0\u{1}ERROR_CODE_TOO_SLOW\0\u{1}ERROR_CODE_PROCESS_GONE\0\u{1}ERROR_CODE_TOO_MANY_CONNECTIONS\0\u{2}\u{13}ERROR_CODE_MODE_REQUIRED\0\u{1}ERROR_CODE_TIMEOUT_TOO_SHORT\0\u{1}ERROR_CODE_INVALID_TOKEN\0\u{1}ERROR_CODE_INVALID_TASK\0\u{1}ERROR_CODE_ILLEGAL_STATE\0\u{1}ERROR_CODE_NOT_POLLABLE\0\u{1}ERROR_CODE_LISTENING_SOCKET\0\u{1}ERROR_CODE_NOT_A_LISTENER\0\u{1}ERROR_CODE_NOT_A_SOCKET\0\u{1}ERROR_CODE_NOT_CONNECTED\0\u{1}ERROR_CODE_SOCKET_ERROR\0\u{1}ERROR_CODE_TOO_MANY_SOCKETS\0\u{1}ERROR_CODE_OUT_OF_DESCRIPTORS\0\u{1}ERROR_CODE_PERMISSION_DENIED\0\u{1}ERROR_CODE_NO_SUCH_CLIENT\0\u{1}ERROR_CODE_INVALID_ARGUMENT\0\u{1}ERROR_CODE_TRUNCATED_DESCRIPTORS\0\u{1}ERROR_CODE_UPGRADE_FAILED\0\u{1}ERROR_CODE_CANNOT_LAUNCH\0\u{1}ERROR_CODE_STATE_TOO_LARGE\0\u{2}\u{2}ERROR_CODE_TIMEOUT_TOO_LONG\0\u{1}ERROR_CODE_RELOAD_FAILED\0\u{2}\u{2}ERROR_CODE_INVALID_PROFILE\0\u{1}ERROR_CODE_OPAQUE_SOCKET\0\u{1}ERROR_CODE_PROFILE_NOT_FOR_THIS\0\u{1}ERROR_CODE_NO_FETCH\0\u{1}ERROR_CODE_TOO_MANY_OBSERVATIONS\0\u{1}ERROR_CODE_NO_SUCH_OBSERVATION\0\u{1}ERROR_CODE_NO_STREAM\0\u{1}ERROR_CODE_NO_PUSH\0\u{2}\u{4}ERROR_CODE_TOO_MANY_NOTIFICATIONS\0")
 }
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{4}\u{7}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{4}\u{5}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{4}\u{4}schedule_notification\0\u{3}cancel_notifications\0\u{3}list_notifications\0\u{3}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{3}show_notifications\0\u{4}\u{4}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4392,6 +4951,45 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .pushDone(v)
         }
       }()
+      case 27: try {
+        var v: WireScheduleNotification?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .scheduleNotification(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .scheduleNotification(v)
+        }
+      }()
+      case 28: try {
+        var v: WireCancelNotifications?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .cancelNotifications(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .cancelNotifications(v)
+        }
+      }()
+      case 29: try {
+        var v: WireListNotifications?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .listNotifications(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .listNotifications(v)
+        }
+      }()
       case 30: try {
         var v: WireRestartNoted?
         var hadOneofValue = false
@@ -4549,6 +5147,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           self.body = .simulate(v)
         }
       }()
+      case 43: try {
+        var v: WireShowNotifications?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .showNotifications(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .showNotifications(v)
+        }
+      }()
       case 47: try {
         var v: WirePushesWaiting?
         var hadOneofValue = false
@@ -4690,6 +5301,18 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .pushDone(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 23)
     }()
+    case .scheduleNotification?: try {
+      guard case .scheduleNotification(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 27)
+    }()
+    case .cancelNotifications?: try {
+      guard case .cancelNotifications(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 28)
+    }()
+    case .listNotifications?: try {
+      guard case .listNotifications(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 29)
+    }()
     case .restartNoted?: try {
       guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
@@ -4744,6 +5367,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       guard case .simulate(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
     }()
+    case .showNotifications?: try {
+      guard case .showNotifications(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 43)
+    }()
     case .pushesWaiting?: try {
       guard case .pushesWaiting(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 47)
@@ -4772,7 +5399,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{9}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{3}notification_scheduled\0\u{3}notification_list\0\u{4}\u{5}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4857,6 +5484,32 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
         if let v = v {
           if hadOneofValue {try decoder.handleConflictingOneOf()}
           self.body = .backgroundTimeLeft(v)
+        }
+      }()
+      case 10: try {
+        var v: WireNotificationScheduled?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .notificationScheduled(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .notificationScheduled(v)
+        }
+      }()
+      case 11: try {
+        var v: WireNotificationList?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .notificationList(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .notificationList(v)
         }
       }()
       case 16: try {
@@ -5052,6 +5705,14 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
     case .backgroundTimeLeft?: try {
       guard case .backgroundTimeLeft(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    }()
+    case .notificationScheduled?: try {
+      guard case .notificationScheduled(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    }()
+    case .notificationList?: try {
+      guard case .notificationList(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
     }()
     case .didEnterBackground?: try {
       guard case .didEnterBackground(let v)? = self.body else { preconditionFailure() }
@@ -6711,7 +7372,7 @@ nonisolated extension WireAwakeReason: SwiftProtobuf.Message, SwiftProtobuf._Mes
 
 nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Wake"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0\u{1}occurrences\0\u{3}push_budget_ms\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}wake_id\0\u{1}reasons\0\u{1}sockets\0\u{3}budget_ms\0\u{3}asleep_ns\0\u{1}repeated\0\u{1}returned\0\u{3}fetch_budget_ms\0\u{1}occurrences\0\u{3}push_budget_ms\0\u{2}\u{a}notifications\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -6729,6 +7390,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       case 8: try { try decoder.decodeSingularUInt64Field(value: &self.fetchBudgetMs) }()
       case 9: try { try decoder.decodeRepeatedMessageField(value: &self.occurrences) }()
       case 10: try { try decoder.decodeSingularUInt64Field(value: &self.pushBudgetMs) }()
+      case 20: try { try decoder.decodeRepeatedMessageField(value: &self.notifications) }()
       default: break
       }
     }
@@ -6765,6 +7427,9 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if self.pushBudgetMs != 0 {
       try visitor.visitSingularUInt64Field(value: self.pushBudgetMs, fieldNumber: 10)
     }
+    if !self.notifications.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.notifications, fieldNumber: 20)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -6779,6 +7444,7 @@ nonisolated extension WireWake: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if lhs.fetchBudgetMs != rhs.fetchBudgetMs {return false}
     if lhs.occurrences != rhs.occurrences {return false}
     if lhs.pushBudgetMs != rhs.pushBudgetMs {return false}
+    if lhs.notifications != rhs.notifications {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -7531,6 +8197,623 @@ nonisolated extension WireOccurrence.Nothing: SwiftProtobuf.Message, SwiftProtob
   }
 }
 
+nonisolated extension WireNotificationContent: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".NotificationContent"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{1}badge\0\u{1}payload\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.title) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.body) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.sound) }()
+      case 4: try { try decoder.decodeSingularEnumField(value: &self.urgency) }()
+      case 5: try { try decoder.decodeRepeatedMessageField(value: &self.actions) }()
+      case 6: try { try decoder.decodeSingularUInt32Field(value: &self._badge) }()
+      case 7: try { try decoder.decodeSingularBytesField(value: &self.payload) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.title.isEmpty {
+      try visitor.visitSingularStringField(value: self.title, fieldNumber: 1)
+    }
+    if !self.body.isEmpty {
+      try visitor.visitSingularStringField(value: self.body, fieldNumber: 2)
+    }
+    if !self.sound.isEmpty {
+      try visitor.visitSingularStringField(value: self.sound, fieldNumber: 3)
+    }
+    if self.urgency != .unspecified {
+      try visitor.visitSingularEnumField(value: self.urgency, fieldNumber: 4)
+    }
+    if !self.actions.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.actions, fieldNumber: 5)
+    }
+    try { if let v = self._badge {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 6)
+    } }()
+    if !self.payload.isEmpty {
+      try visitor.visitSingularBytesField(value: self.payload, fieldNumber: 7)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationContent, rhs: WireNotificationContent) -> Bool {
+    if lhs.title != rhs.title {return false}
+    if lhs.body != rhs.body {return false}
+    if lhs.sound != rhs.sound {return false}
+    if lhs.urgency != rhs.urgency {return false}
+    if lhs.actions != rhs.actions {return false}
+    if lhs._badge != rhs._badge {return false}
+    if lhs.payload != rhs.payload {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationContent.Urgency: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0URGENCY_UNSPECIFIED\0\u{1}URGENCY_LOW\0\u{1}URGENCY_NORMAL\0\u{1}URGENCY_CRITICAL\0")
+}
+
+nonisolated extension WireNotificationContent.Action: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireNotificationContent.protoMessageName + ".Action"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}key\0\u{1}label\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.key) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.label) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.key.isEmpty {
+      try visitor.visitSingularStringField(value: self.key, fieldNumber: 1)
+    }
+    if !self.label.isEmpty {
+      try visitor.visitSingularStringField(value: self.label, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationContent.Action, rhs: WireNotificationContent.Action) -> Bool {
+    if lhs.key != rhs.key {return false}
+    if lhs.label != rhs.label {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireCalendarTime: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".CalendarTime"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}second_of_day\0\u{1}weekday\0\u{3}day_of_month\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.secondOfDay) }()
+      case 2: try {
+        var v: UInt32?
+        try decoder.decodeSingularUInt32Field(value: &v)
+        if let v = v {
+          if self.day != nil {try decoder.handleConflictingOneOf()}
+          self.day = .weekday(v)
+        }
+      }()
+      case 3: try {
+        var v: UInt32?
+        try decoder.decodeSingularUInt32Field(value: &v)
+        if let v = v {
+          if self.day != nil {try decoder.handleConflictingOneOf()}
+          self.day = .dayOfMonth(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.secondOfDay != 0 {
+      try visitor.visitSingularUInt32Field(value: self.secondOfDay, fieldNumber: 1)
+    }
+    switch self.day {
+    case .weekday?: try {
+      guard case .weekday(let v)? = self.day else { preconditionFailure() }
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
+    }()
+    case .dayOfMonth?: try {
+      guard case .dayOfMonth(let v)? = self.day else { preconditionFailure() }
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 3)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireCalendarTime, rhs: WireCalendarTime) -> Bool {
+    if lhs.secondOfDay != rhs.secondOfDay {return false}
+    if lhs.day != rhs.day {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireLocalNotification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".LocalNotification"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}content\0\u{3}at_unix_ms\0\u{3}after_ms\0\u{1}calendar\0\u{1}repeats\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._content) }()
+      case 3: try {
+        var v: Int64?
+        try decoder.decodeSingularSInt64Field(value: &v)
+        if let v = v {
+          if self.trigger != nil {try decoder.handleConflictingOneOf()}
+          self.trigger = .atUnixMs(v)
+        }
+      }()
+      case 4: try {
+        var v: UInt64?
+        try decoder.decodeSingularUInt64Field(value: &v)
+        if let v = v {
+          if self.trigger != nil {try decoder.handleConflictingOneOf()}
+          self.trigger = .afterMs(v)
+        }
+      }()
+      case 5: try {
+        var v: WireCalendarTime?
+        var hadOneofValue = false
+        if let current = self.trigger {
+          hadOneofValue = true
+          if case .calendar(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.trigger = .calendar(v)
+        }
+      }()
+      case 6: try { try decoder.decodeSingularBoolField(value: &self.repeats) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    try { if let v = self._content {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    switch self.trigger {
+    case .atUnixMs?: try {
+      guard case .atUnixMs(let v)? = self.trigger else { preconditionFailure() }
+      try visitor.visitSingularSInt64Field(value: v, fieldNumber: 3)
+    }()
+    case .afterMs?: try {
+      guard case .afterMs(let v)? = self.trigger else { preconditionFailure() }
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 4)
+    }()
+    case .calendar?: try {
+      guard case .calendar(let v)? = self.trigger else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case nil: break
+    }
+    if self.repeats != false {
+      try visitor.visitSingularBoolField(value: self.repeats, fieldNumber: 6)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireLocalNotification, rhs: WireLocalNotification) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs._content != rhs._content {return false}
+    if lhs.trigger != rhs.trigger {return false}
+    if lhs.repeats != rhs.repeats {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireScheduleNotification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".ScheduleNotification"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}notification\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._notification) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._notification {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireScheduleNotification, rhs: WireScheduleNotification) -> Bool {
+    if lhs._notification != rhs._notification {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationScheduled: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".NotificationScheduled"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}dropped\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.dropped) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.dropped.isEmpty {
+      try visitor.visitSingularStringField(value: self.dropped, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationScheduled, rhs: WireNotificationScheduled) -> Bool {
+    if lhs.dropped != rhs.dropped {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireCancelNotifications: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".CancelNotifications"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifiers\0\u{1}all\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedStringField(value: &self.identifiers) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.all) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifiers.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.identifiers, fieldNumber: 1)
+    }
+    if self.all != false {
+      try visitor.visitSingularBoolField(value: self.all, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireCancelNotifications, rhs: WireCancelNotifications) -> Bool {
+    if lhs.identifiers != rhs.identifiers {return false}
+    if lhs.all != rhs.all {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireListNotifications: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".ListNotifications"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}after\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.after) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.after != 0 {
+      try visitor.visitSingularUInt64Field(value: self.after, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireListNotifications, rhs: WireListNotifications) -> Bool {
+    if lhs.after != rhs.after {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationList: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".NotificationList"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}notifications\0\u{3}has_more\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.notifications) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.hasMore_p) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.notifications.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.notifications, fieldNumber: 1)
+    }
+    if self.hasMore_p != false {
+      try visitor.visitSingularBoolField(value: self.hasMore_p, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationList, rhs: WireNotificationList) -> Bool {
+    if lhs.notifications != rhs.notifications {return false}
+    if lhs.hasMore_p != rhs.hasMore_p {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".NotificationInfo"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}client\0\u{1}uid\0\u{1}notification\0\u{1}state\0\u{3}due_in_ms\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.client) }()
+      case 3: try { try decoder.decodeSingularUInt32Field(value: &self.uid) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._notification) }()
+      case 5: try { try decoder.decodeSingularEnumField(value: &self.state) }()
+      case 6: try { try decoder.decodeSingularUInt64Field(value: &self._dueInMs) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
+    }
+    if !self.client.isEmpty {
+      try visitor.visitSingularStringField(value: self.client, fieldNumber: 2)
+    }
+    if self.uid != 0 {
+      try visitor.visitSingularUInt32Field(value: self.uid, fieldNumber: 3)
+    }
+    try { if let v = self._notification {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    if self.state != .unspecified {
+      try visitor.visitSingularEnumField(value: self.state, fieldNumber: 5)
+    }
+    try { if let v = self._dueInMs {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationInfo, rhs: WireNotificationInfo) -> Bool {
+    if lhs.number != rhs.number {return false}
+    if lhs.client != rhs.client {return false}
+    if lhs.uid != rhs.uid {return false}
+    if lhs._notification != rhs._notification {return false}
+    if lhs.state != rhs.state {return false}
+    if lhs._dueInMs != rhs._dueInMs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationInfo.State: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0STATE_UNSPECIFIED\0\u{1}STATE_PENDING\0\u{1}STATE_WAITING\0\u{1}STATE_SHOWN\0")
+}
+
+nonisolated extension WireNotificationEvent: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".NotificationEvent"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}identifier\0\u{1}content\0\u{1}delivered\0\u{1}activated\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._content) }()
+      case 4: try {
+        var v: WireNotificationEvent.Nothing?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .delivered(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .delivered(v)
+        }
+      }()
+      case 5: try {
+        var v: WireNotificationEvent.Activation?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .activated(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .activated(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
+    }
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 2)
+    }
+    try { if let v = self._content {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
+    switch self.kind {
+    case .delivered?: try {
+      guard case .delivered(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .activated?: try {
+      guard case .activated(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationEvent, rhs: WireNotificationEvent) -> Bool {
+    if lhs.number != rhs.number {return false}
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs._content != rhs._content {return false}
+    if lhs.kind != rhs.kind {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationEvent.Nothing: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireNotificationEvent.protoMessageName + ".Nothing"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationEvent.Nothing, rhs: WireNotificationEvent.Nothing) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireNotificationEvent.Activation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireNotificationEvent.protoMessageName + ".Activation"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}action\0\u{1}token\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.action) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.token) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.action.isEmpty {
+      try visitor.visitSingularStringField(value: self.action, fieldNumber: 1)
+    }
+    if !self.token.isEmpty {
+      try visitor.visitSingularStringField(value: self.token, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireNotificationEvent.Activation, rhs: WireNotificationEvent.Activation) -> Bool {
+    if lhs.action != rhs.action {return false}
+    if lhs.token != rhs.token {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WireSetMinimumFetchInterval: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SetMinimumFetchInterval"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}interval_ms\0")
@@ -8206,6 +9489,41 @@ nonisolated extension WireSimulate: SwiftProtobuf.Message, SwiftProtobuf._Messag
   }
 }
 
+nonisolated extension WireShowNotifications: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".ShowNotifications"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}after\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.after) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
+    }
+    if self.after != 0 {
+      try visitor.visitSingularUInt64Field(value: self.after, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireShowNotifications, rhs: WireShowNotifications) -> Bool {
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.after != rhs.after {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension WirePushesWaiting: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".PushesWaiting"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}uid\0\u{1}number\0\u{1}urgency\0")
@@ -8760,7 +10078,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0\u{4}\u{8}pending_notifications\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -8791,6 +10109,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _observations: [WireClientInfo.Observation] = []
     var _offload: WireOffloadCounters? = nil
     var _isUnmodified: Bool = false
+    var _pendingNotifications: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -8829,6 +10148,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _observations = source._observations
       _offload = source._offload
       _isUnmodified = source._isUnmodified
+      _pendingNotifications = source._pendingNotifications
     }
   }
 
@@ -8875,6 +10195,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         case 31: try { try decoder.decodeSingularBoolField(value: &_storage._isUnmodified) }()
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepSinceHelloNs) }()
+        case 40: try { try decoder.decodeSingularUInt32Field(value: &_storage._pendingNotifications) }()
         default: break
         }
       }
@@ -8971,6 +10292,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._asleepSinceHelloNs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._asleepSinceHelloNs, fieldNumber: 32)
       }
+      if _storage._pendingNotifications != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._pendingNotifications, fieldNumber: 40)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -9008,6 +10332,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._observations != rhs_storage._observations {return false}
         if _storage._offload != rhs_storage._offload {return false}
         if _storage._isUnmodified != rhs_storage._isUnmodified {return false}
+        if _storage._pendingNotifications != rhs_storage._pendingNotifications {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -519,6 +519,209 @@ package nonisolated struct StoredObservations: Sendable {
   package init() {}
 }
 
+/// A notification, or an event that its client is told, by its number.
+package nonisolated struct StoredNotification: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// the number of the owner's record; in the record only
+  package var ownership: UInt64 = 0
+
+  package var item: StoredNotification.OneOf_Item? = nil
+
+  package var entry: StoredNotification.Entry {
+    get {
+      if case .entry(let v)? = item {return v}
+      return StoredNotification.Entry()
+    }
+    set {item = .entry(newValue)}
+  }
+
+  package var event: StoredNotification.Event {
+    get {
+      if case .event(let v)? = item {return v}
+      return StoredNotification.Event()
+    }
+    set {item = .event(newValue)}
+  }
+
+  /// in the file only, as the next two
+  package var identifier: String = String()
+
+  package var user: UInt32 = 0
+
+  package var number: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Item: Equatable, Sendable {
+    case entry(StoredNotification.Entry)
+    case event(StoredNotification.Event)
+
+  }
+
+  package nonisolated struct Display: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var id: UInt32 = 0
+
+    package var server: String = String()
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+  }
+
+  package nonisolated struct Presentation: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// a message NotificationContent
+    package var content: Data = Data()
+
+    package var revision: UInt64 = 0
+
+    package var isWaiting: Bool = false
+
+    package var display: StoredNotification.Display {
+      get {_display ?? StoredNotification.Display()}
+      set {_display = newValue}
+    }
+    /// Returns true if `display` has been explicitly set.
+    package var hasDisplay: Bool {self._display != nil}
+    /// Clears the value of `display`. Subsequent reads from it will return its default value.
+    package mutating func clearDisplay() {self._display = nil}
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _display: StoredNotification.Display? = nil
+  }
+
+  package nonisolated struct Entry: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// a message LocalNotification
+    package var notification: Data = Data()
+
+    /// none: it does not come any more
+    package var target: StoredNotification.Entry.OneOf_Target? = nil
+
+    /// elapsed time; in the file, time since 1970 (UTC)
+    package var elapsedNs: Int64 {
+      get {
+        if case .elapsedNs(let v)? = target {return v}
+        return 0
+      }
+      set {target = .elapsedNs(newValue)}
+    }
+
+    /// since 1970 (UTC)
+    package var timeNs: Int64 {
+      get {
+        if case .timeNs(let v)? = target {return v}
+        return 0
+      }
+      set {target = .timeNs(newValue)}
+    }
+
+    /// local time
+    package var localNs: Int64 {
+      get {
+        if case .localNs(let v)? = target {return v}
+        return 0
+      }
+      set {target = .localNs(newValue)}
+    }
+
+    package var lastLocalNs: Int64 {
+      get {_lastLocalNs ?? 0}
+      set {_lastLocalNs = newValue}
+    }
+    /// Returns true if `lastLocalNs` has been explicitly set.
+    package var hasLastLocalNs: Bool {self._lastLocalNs != nil}
+    /// Clears the value of `lastLocalNs`. Subsequent reads from it will return its default value.
+    package mutating func clearLastLocalNs() {self._lastLocalNs = nil}
+
+    package var presentation: StoredNotification.Presentation {
+      get {_presentation ?? StoredNotification.Presentation()}
+      set {_presentation = newValue}
+    }
+    /// Returns true if `presentation` has been explicitly set.
+    package var hasPresentation: Bool {self._presentation != nil}
+    /// Clears the value of `presentation`. Subsequent reads from it will return its default value.
+    package mutating func clearPresentation() {self._presentation = nil}
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    /// none: it does not come any more
+    package nonisolated enum OneOf_Target: Equatable, Sendable {
+      /// elapsed time; in the file, time since 1970 (UTC)
+      case elapsedNs(Int64)
+      /// since 1970 (UTC)
+      case timeNs(Int64)
+      /// local time
+      case localNs(Int64)
+
+    }
+
+    package init() {}
+
+    fileprivate var _lastLocalNs: Int64? = nil
+    fileprivate var _presentation: StoredNotification.Presentation? = nil
+  }
+
+  package nonisolated struct Event: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// a message NotificationEvent
+    package var event: Data = Data()
+
+    /// the wake that tells of it; absent: it has yet to be told
+    package var toldIn: UInt64 {
+      get {_toldIn ?? 0}
+      set {_toldIn = newValue}
+    }
+    /// Returns true if `toldIn` has been explicitly set.
+    package var hasToldIn: Bool {self._toldIn != nil}
+    /// Clears the value of `toldIn`. Subsequent reads from it will return its default value.
+    package mutating func clearToldIn() {self._toldIn = nil}
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _toldIn: UInt64? = nil
+  }
+
+  package init() {}
+}
+
+/// The file `notifications`: those of all clients.
+package nonisolated struct StoredNotifications: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var notifications: [StoredNotification] = []
+
+  /// true: the last field that is written
+  package var isWhole: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 package nonisolated struct StoredProcessIdentity: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1519,6 +1722,335 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if lhs.pushWake != rhs.pushWake {return false}
     if lhs.pushUntilNs != rhs.pushUntilNs {return false}
     if lhs._pushRetryNs != rhs._pushRetryNs {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Notification"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ownership\0\u{1}entry\0\u{1}event\0\u{1}identifier\0\u{1}user\0\u{1}number\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.ownership) }()
+      case 2: try {
+        var v: StoredNotification.Entry?
+        var hadOneofValue = false
+        if let current = self.item {
+          hadOneofValue = true
+          if case .entry(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.item = .entry(v)
+        }
+      }()
+      case 3: try {
+        var v: StoredNotification.Event?
+        var hadOneofValue = false
+        if let current = self.item {
+          hadOneofValue = true
+          if case .event(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.item = .event(v)
+        }
+      }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
+      case 6: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.ownership != 0 {
+      try visitor.visitSingularUInt64Field(value: self.ownership, fieldNumber: 1)
+    }
+    switch self.item {
+    case .entry?: try {
+      guard case .entry(let v)? = self.item else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .event?: try {
+      guard case .event(let v)? = self.item else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    }()
+    case nil: break
+    }
+    if !self.identifier.isEmpty {
+      try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 4)
+    }
+    if self.user != 0 {
+      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 5)
+    }
+    if self.number != 0 {
+      try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 6)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification, rhs: StoredNotification) -> Bool {
+    if lhs.ownership != rhs.ownership {return false}
+    if lhs.item != rhs.item {return false}
+    if lhs.identifier != rhs.identifier {return false}
+    if lhs.user != rhs.user {return false}
+    if lhs.number != rhs.number {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Display: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Display"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}server\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.id) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.server) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.id != 0 {
+      try visitor.visitSingularUInt32Field(value: self.id, fieldNumber: 1)
+    }
+    if !self.server.isEmpty {
+      try visitor.visitSingularStringField(value: self.server, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Display, rhs: StoredNotification.Display) -> Bool {
+    if lhs.id != rhs.id {return false}
+    if lhs.server != rhs.server {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Presentation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Presentation"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}content\0\u{1}revision\0\u{3}is_waiting\0\u{1}display\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.content) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.revision) }()
+      case 3: try { try decoder.decodeSingularBoolField(value: &self.isWaiting) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._display) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.content.isEmpty {
+      try visitor.visitSingularBytesField(value: self.content, fieldNumber: 1)
+    }
+    if self.revision != 0 {
+      try visitor.visitSingularUInt64Field(value: self.revision, fieldNumber: 2)
+    }
+    if self.isWaiting != false {
+      try visitor.visitSingularBoolField(value: self.isWaiting, fieldNumber: 3)
+    }
+    try { if let v = self._display {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Presentation, rhs: StoredNotification.Presentation) -> Bool {
+    if lhs.content != rhs.content {return false}
+    if lhs.revision != rhs.revision {return false}
+    if lhs.isWaiting != rhs.isWaiting {return false}
+    if lhs._display != rhs._display {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Entry: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Entry"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}notification\0\u{3}elapsed_ns\0\u{3}time_ns\0\u{3}local_ns\0\u{3}last_local_ns\0\u{1}presentation\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.notification) }()
+      case 2: try {
+        var v: Int64?
+        try decoder.decodeSingularInt64Field(value: &v)
+        if let v = v {
+          if self.target != nil {try decoder.handleConflictingOneOf()}
+          self.target = .elapsedNs(v)
+        }
+      }()
+      case 3: try {
+        var v: Int64?
+        try decoder.decodeSingularInt64Field(value: &v)
+        if let v = v {
+          if self.target != nil {try decoder.handleConflictingOneOf()}
+          self.target = .timeNs(v)
+        }
+      }()
+      case 4: try {
+        var v: Int64?
+        try decoder.decodeSingularInt64Field(value: &v)
+        if let v = v {
+          if self.target != nil {try decoder.handleConflictingOneOf()}
+          self.target = .localNs(v)
+        }
+      }()
+      case 5: try { try decoder.decodeSingularInt64Field(value: &self._lastLocalNs) }()
+      case 6: try { try decoder.decodeSingularMessageField(value: &self._presentation) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.notification.isEmpty {
+      try visitor.visitSingularBytesField(value: self.notification, fieldNumber: 1)
+    }
+    switch self.target {
+    case .elapsedNs?: try {
+      guard case .elapsedNs(let v)? = self.target else { preconditionFailure() }
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 2)
+    }()
+    case .timeNs?: try {
+      guard case .timeNs(let v)? = self.target else { preconditionFailure() }
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 3)
+    }()
+    case .localNs?: try {
+      guard case .localNs(let v)? = self.target else { preconditionFailure() }
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 4)
+    }()
+    case nil: break
+    }
+    try { if let v = self._lastLocalNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._presentation {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Entry, rhs: StoredNotification.Entry) -> Bool {
+    if lhs.notification != rhs.notification {return false}
+    if lhs.target != rhs.target {return false}
+    if lhs._lastLocalNs != rhs._lastLocalNs {return false}
+    if lhs._presentation != rhs._presentation {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Event: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Event"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}event\0\u{3}told_in\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.event) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self._toldIn) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.event.isEmpty {
+      try visitor.visitSingularBytesField(value: self.event, fieldNumber: 1)
+    }
+    try { if let v = self._toldIn {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 2)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Event, rhs: StoredNotification.Event) -> Bool {
+    if lhs.event != rhs.event {return false}
+    if lhs._toldIn != rhs._toldIn {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotifications: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".Notifications"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}notifications\0\u{3}is_whole\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.notifications) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.isWhole) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.notifications.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.notifications, fieldNumber: 1)
+    }
+    if self.isWhole != false {
+      try visitor.visitSingularBoolField(value: self.isWhole, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotifications, rhs: StoredNotifications) -> Bool {
+    if lhs.notifications != rhs.notifications {return false}
+    if lhs.isWhole != rhs.isWhole {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

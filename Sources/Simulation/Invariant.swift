@@ -53,6 +53,9 @@ package enum Invariant: String, Sendable, CaseIterable {
     /// has failed, and never in vain; it is not suspended while it handles them, nor left to go on after its
     /// time. (`PushLife`)
     case pushes
+    /// No notification is shown before its time, after it was cancelled, or while its client is in the
+    /// foreground; none is lost, and of too many the soonest stay. (`NotificationLife`)
+    case notifications
     /// A supervisor that stops leaves no client asleep.
     case stop
     /// A supervisor may die at any moment; the next one sends every pending wake, adopts, grants or refuses

@@ -41,7 +41,11 @@ package struct Run: Sendable {
         var pushing = PushLife(seed: seed, mutation: mutation)
         pushing.run(steps: steps / Self.smallness)
         coverage.pushes = UInt64(pushing.coverage.told)
-        violation = fetching.violation ?? observing.violation ?? pushing.violation
+        var notifying = NotificationLife(seed: seed, mutation: mutation)
+        notifying.run(steps: steps / Self.smallness)
+        coverage.notifications = UInt64(notifying.coverage.shown + notifying.coverage.told)
+        violation =
+            fetching.violation ?? observing.violation ?? pushing.violation ?? notifying.violation
     }
 }
 

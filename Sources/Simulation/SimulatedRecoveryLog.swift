@@ -29,6 +29,7 @@ struct SimulatedRecoveryLog {
         case owner(UInt64, RecoverySnapshot.Owner?)
         case fetch(UInt64, RecoverySnapshot.Fetch?)
         case observations(ClientID, [Observation])
+        case notification(UInt64, RecoverySnapshot.Notification?)
     }
 
     // Shared state.
@@ -50,6 +51,7 @@ struct SimulatedRecoveryLog {
     private var owners: [UInt64: RecoverySnapshot.Owner] = [:]
     private var fetches: [UInt64: RecoverySnapshot.Fetch] = [:]
     private var observations: [ClientID: [Observation]] = [:]
+    private var notifications: [UInt64: RecoverySnapshot.Notification] = [:]
     /// Records that have not been flushed.
     private var pending: [Item] = []
 
@@ -98,6 +100,7 @@ struct SimulatedRecoveryLog {
         var log = self
         log.flush()
         log.observations = later.observations
+        log.notifications = later.notifications
         return log
     }
 
@@ -125,6 +128,7 @@ struct SimulatedRecoveryLog {
         }
         snapshot.owners = owners.values.sorted { $0.number < $1.number }
         snapshot.fetches = fetches.values.sorted { $0.ownership < $1.ownership }
+        snapshot.notifications = notifications.values.sorted { $0.number < $1.number }
         snapshot.gone = gone
         snapshot.pressedUntil = pressedUntil
         snapshot.handledNetwork = network
@@ -192,6 +196,12 @@ extension SimulatedRecoveryLog: RecoveryLog {
         pending.append(.observations(client, observations))
     }
 
+    mutating func put(_ notification: RecoverySnapshot.Notification) {
+        pending.append(.notification(notification.number, notification))
+    }
+
+    mutating func removeNotification(_ number: UInt64) { pending.append(.notification(number, nil)) }
+
     mutating func removeRecords(of client: ClientID) {
         written[client] = nil
         pending.append(.client(client, nil))
@@ -211,6 +221,7 @@ extension SimulatedRecoveryLog: RecoveryLog {
             case .owner(let number, let owner): owners[number] = owner
             case .fetch(let number, let fetch): fetches[number] = fetch
             case .observations(let client, let own): observations[client] = own
+            case .notification(let number, let record): notifications[number] = record
             }
         }
         pending.removeAll(keepingCapacity: true)

@@ -39,7 +39,7 @@ package enum TraceFormat {
             (.launched, "launched"), (.relaunched, "launched again"),
             (.unanswered, "no answer"), (.pathLost, "path lost"), (.fetch, "fetch"),
             (.networkChanged, "network changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "Bluetooth"), (.transfer, "transfer"),
+            (.bluetooth, "Bluetooth"), (.transfer, "transfer"), (.notification, "notification"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
@@ -113,6 +113,8 @@ package enum TraceFormat {
         case .transfers(let ended):
             "transfers \(ended.session) of \(ended.client) are finished (\(ended.number))"
         case .accessories(let accessories): "accessories: \(words(accessories))"
+        case .clock(let clock): "UTC is elapsed time plus \(words(clock.utc))"
+        case .notifications(let user, let fact): "notifications of uid \(user): \(fact)"
         case .media(let user, .unknown): "the media of uid \(user) is unknown"
         case .media(let user, .unavailable): "the media of uid \(user) cannot be known"
         case .media(let user, .known(let media)):
@@ -140,6 +142,8 @@ package enum TraceFormat {
         case .pushDone(let wakeID, let result): "pushDone \(wakeID): \(result)"
         case .observe(let name, let subject): "observe \(name): \(subject)"
         case .stopObserving(let name): "stopObserving \(name)"
+        case .schedule(let notification): "schedule \(notification.identifier)"
+        case .cancelNotifications: "cancelNotifications"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"

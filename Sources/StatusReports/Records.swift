@@ -101,6 +101,7 @@ extension ClientInfo {
             .init(name: "state_bytes", value: .count(stateBytes)),
             .init(name: "launches_in_row", value: .count(launchesInRow)),
             .init(name: "wants_network_changes", value: .bool(wantsNetworkChanges)),
+            .init(name: "pending_notifications", value: .count(pendingNotifications)),
             .init(name: "unmodified", value: .bool(isUnmodified)),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),

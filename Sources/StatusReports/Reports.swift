@@ -117,6 +117,9 @@ package enum Report {
         if let fetch = client.fetch { facts.append(("fetch", fetchSentence(fetch))) }
         facts += client.observations.map { ("observes", $0.sentence) }
         if client.isMediaActive { facts.append(("media", "active")) }
+        if client.pendingNotifications > 0 {
+            facts.append(("notifications", "\(client.pendingNotifications) pending: nightbell notifications"))
+        }
         if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if client.isUnmodified { facts.append(("program", "as it is: it knows nothing of Nightbell")) }
         if let launch = client.launch {

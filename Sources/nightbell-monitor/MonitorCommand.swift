@@ -30,7 +30,11 @@ struct MonitorCommand: ParsableCommand {
     @Flag(help: "Be killed when the thread that started it ends, even if it is stopped then.")
     var endsWithParent = false
 
-    @Flag(help: "Print the names on the system bus, also those of services that it would start, and end.")
+    @Flag(
+        help: """
+            Print the names on the system bus, or with --session on the session's, also those of services that it \
+            would start, and end.
+            """)
     var names = false
 
     func run() throws {
@@ -57,10 +61,11 @@ struct MonitorCommand: ParsableCommand {
 
     private func printNames() throws {
         do throws(BusError) {
-            let address = MonitorConfiguration.fromEnvironment(isSession: false).systemBusAddress
+            let configuration = MonitorConfiguration.fromEnvironment(isSession: session)
+            let address = session ? configuration.sessionBusAddress : configuration.systemBusAddress
             for name in try BusNames.known(address: address) { print(name) }
         } catch {
-            throw Self.failure(EX_UNAVAILABLE, "the system bus: \(error)")
+            throw Self.failure(EX_UNAVAILABLE, "the \(session ? "session" : "system") bus: \(error)")
         }
     }
 

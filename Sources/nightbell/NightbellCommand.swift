@@ -22,7 +22,8 @@ struct NightbellCommand: ParsableCommand {
             """,
         version: nightbellVersion,
         subcommands: [
-            StatusCommand.self, ListCommand.self, ShowCommand.self, WatchCommand.self, WakeCommand.self,
+            StatusCommand.self, ListCommand.self, ShowCommand.self, NotificationsCommand.self,
+            WatchCommand.self, WakeCommand.self,
             SuspendCommand.self, QuitCommand.self, LaunchCommand.self, KillCommand.self, ForgetCommand.self,
             RunCommand.self, AdoptCommand.self, SimulateCommand.self, PushCommand.self, RelieveCommand.self,
             ReloadCommand.self,

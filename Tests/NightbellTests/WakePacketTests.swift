@@ -19,7 +19,7 @@ import Testing
     private static func wake(_ seed: Int) -> (message: WireWake, packet: [UInt8]) {
         var random = Generator(state: UInt64(seed))
         func number() -> UInt64 { numbers.randomElement(using: &random) ?? 0 }
-        let reasons = UInt16.random(in: 0..<16_384, using: &random)
+        let reasons = UInt32.random(in: 0..<131_072, using: &random) & 0x1_7fff
         let sockets = (0..<seed % 5).map { _ in
             (token: number(), conditions: UInt8.random(in: 0...255, using: &random))
         }
@@ -27,7 +27,7 @@ import Testing
             wake.wakeID = number()
             wake.budgetMs = number()
             wake.asleepNs = number()
-            wake.reasons = (1...14).filter { reasons & (1 << ($0 - 1)) != 0 }.compactMap(WireWakeReason.init)
+            wake.reasons = (1...17).filter { reasons & (1 << ($0 - 1)) != 0 }.compactMap(WireWakeReason.init)
             wake.sockets = sockets.map { socket in
                 .with {
                     $0.token = socket.token

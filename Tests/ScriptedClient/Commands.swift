@@ -21,6 +21,8 @@ extension ScriptedClient {
         "transfers SESSION", "download SESSION NAME ADDRESS", "upload SESSION NAME DESCRIPTOR ADDRESS",
         "authorize SESSION NAME VALUE", "cancel-transfers SESSION", "transfer-tasks SESSION",
         "end-transfers SESSION", "keep-transfers DIRECTORY",
+        "notify ID TITLE [after=MS] [repeats] [daily=HH:MM] [payload=TEXT] [action=KEY] [badge=NUMBER] [body=TEXT]",
+        "cancel-notifications [ID …]", "notifications",
         "stop-observing NAME", "clear-keepalive", "begin NAME", "end NAME", "remaining", "media",
         "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
@@ -112,6 +114,17 @@ extension ScriptedClient {
             return try client().pushEndpoint(arguments.words.first ?? "", applicationServerKey: key)
         case "remove-push-endpoint": try client().removePushEndpoint(arguments.words.first ?? "")
         case "observe": try client().observe(try arguments.text(0), try subject(arguments))
+        case "notify": return try client().notifications.schedule(try notification(arguments)) ?? "-"
+        case "cancel-notifications":
+            let notifications = try client().notifications
+            if arguments.words.isEmpty {
+                try notifications.cancelAll()
+            } else {
+                try notifications.cancel(arguments.words)
+            }
+        case "notifications":
+            let all = try client().notifications.list()
+            return all.map { "\($0.notification.identifier):\($0.state)" }.joined(separator: ",")
         case "stop-observing": try client().stopObserving(try arguments.text(0))
         case "clear-keepalive": try client().clearKeepAliveTimeout()
         case "begin":
@@ -136,6 +149,29 @@ extension ScriptedClient {
         default: throw Refusal("usage", "no such command: \(command)")
         }
         return ""
+    }
+
+    private func notification(_ arguments: Arguments) throws -> LocalNotification {
+        var notification = LocalNotification(try arguments.text(0), title: try arguments.text(1))
+        let repeats = arguments.words.contains("repeats")
+        for word in arguments.words.dropFirst(2) where word != "repeats" {
+            let parts = word.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2 else { throw Refusal("usage", "notify: \(word)") }
+            switch parts[0] {
+            case "after":
+                notification.trigger = .after(.milliseconds(Int(parts[1]) ?? 0), repeats: repeats)
+            case "daily":
+                let time = parts[1].split(separator: ":").compactMap { Int($0) }
+                guard time.count == 2 else { throw Refusal("usage", "notify: \(word)") }
+                notification.trigger = .at(.init(hour: time[0], minute: time[1]), repeats: repeats)
+            case "payload": notification.payload = Array(parts[1].utf8)
+            case "action": notification.actions.append(.init(key: parts[1], label: parts[1]))
+            case "badge": notification.badge = UInt32(parts[1])
+            case "body": notification.body = parts[1]
+            default: throw Refusal("usage", "notify: \(word)")
+            }
+        }
+        return notification
     }
 
     private func subject(_ arguments: Arguments) throws -> Subject {

@@ -97,6 +97,15 @@ final class ScriptedClient: Sendable {
             if let result { fetch.complete(result) }
         }
         handlers.push = { self.pushed($0) }
+        handlers.notificationDelivered = { delivery in
+            self.say("delivered \(delivery.notification.identifier) number=\(delivery.number)")
+        }
+        handlers.notificationActivated = { activation in
+            let payload = String(decoding: activation.notification.payload, as: UTF8.self)
+            self.say(
+                "activated \(activation.notification.identifier) action=\(activation.action) payload=\(payload)"
+                    + " token=\(activation.token)")
+        }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
         handlers.didEnterBackground = {

@@ -26,7 +26,8 @@ struct MutationTests {
         "A mistake of the core is found",
         .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"),
         arguments: Mutation.allCases.filter {
-            !(FetchLifeTests.mutations + ObservationLifeTests.mutations + PushLifeTests.mutations)
+            !(FetchLifeTests.mutations + ObservationLifeTests.mutations + PushLifeTests.mutations
+                + NotificationLifeTests.mutations)
                 .contains($0)
         })
     func mutation(_ mutation: Mutation) throws {

@@ -95,6 +95,12 @@ package final class BusConnection {
     /// The handle, for rules and calls; nil: there is no connection.
     @unsafe package var handle: OpaquePointer? { unsafe bus?.pointer }
 
+    /// Names the bus, as long as it lives; empty: it is unknown.
+    var identity: String { bus?.identity ?? "" }
+
+    /// The name that the bus has given this connection; empty: there is none.
+    var uniqueName: String { bus?.uniqueName ?? "" }
+
     /// The client is told at once if there is a connection, and otherwise why there is none.
     package func add(_ client: any BusClient) {
         clients.removeAll { $0.client == nil }
@@ -233,6 +239,21 @@ final class BusHandle {
 
     var descriptor: CInt { unsafe sd_bus_get_fd(pointer) }
     var events: CInt { max(0, unsafe sd_bus_get_events(pointer)) }
+
+    /// The bus's own number, in hexadecimal digits.
+    var identity: String {
+        var id = unsafe sd_id128()
+        guard unsafe sd_bus_get_bus_id(pointer, &id) >= 0 else { return "" }
+        return unsafe withUnsafeBytes(of: &id) { bytes in
+            unsafe bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        }
+    }
+
+    var uniqueName: String {
+        var name: UnsafePointer<CChar>?
+        guard unsafe sd_bus_get_unique_name(pointer, &name) >= 0, let name = unsafe name else { return "" }
+        return unsafe String(cString: name)
+    }
 
     /// One message, or one step of connecting: a negative error; 0: there is nothing to do.
     func process() -> CInt { unsafe sd_bus_process(pointer, nil) }

@@ -36,6 +36,9 @@ enum BusValue: Equatable {
     /// A string or an object path.
     case text(String)
     case bytes([UInt8])
+    /// Written only, as the next one.
+    case byte(UInt8)
+    case long(Int64)
     case other
 }
 
@@ -220,12 +223,53 @@ struct BusWriter {
         switch value {
         case .number: contents = "u"
         case .text: contents = "s"
-        case .bool, .double, .bytes, .other: throw BusError(text: "no argument has this type")
+        case .bool: contents = "b"
+        case .byte: contents = "y"
+        case .long: contents = "x"
+        case .double, .bytes, .other: throw BusError(text: "no argument has this type")
         }
-        try check(
-            unsafe sd_bus_message_open_container(message, CChar(bitPattern: UInt8(ascii: "v")), contents))
-        if case .number(let number) = value { try self.number(number) }
-        if case .text(let text) = value { try self.text(text) }
+        try container("v", contents) { () throws(BusError) in
+            switch value {
+            case .number(let number): try self.number(number)
+            case .text(let text): try self.text(text)
+            case .bool(let isTrue): try basic("b", CInt(isTrue ? 1 : 0))
+            case .byte(let byte): try basic("y", byte)
+            case .long(let long): try basic("x", long)
+            case .double, .bytes, .other: break
+            }
+        }
+    }
+
+    func signed(_ value: Int32) throws(BusError) { try basic("i", value) }
+
+    func array(of contents: String, _ body: () throws(BusError) -> Void) throws(BusError) {
+        try container("a", contents, body)
+    }
+
+    func dictionary(_ body: () throws(BusError) -> Void) throws(BusError) {
+        try array(of: "{sv}", body)
+    }
+
+    /// An entry of a dictionary.
+    func property(_ name: String, _ value: BusValue) throws(BusError) {
+        try container("e", "sv") { () throws(BusError) in
+            try text(name)
+            try variant(value)
+        }
+    }
+
+    private func basic<Value: BitwiseCopyable>(_ type: Character, _ value: Value) throws(BusError) {
+        var value = value
+        try check(unsafe sd_bus_message_append_basic(message, Self.code(type), &value))
+    }
+
+    private func container(
+        _ type: Character, _ contents: String, _ body: () throws(BusError) -> Void
+    ) throws(BusError) {
+        try check(unsafe sd_bus_message_open_container(message, Self.code(type), contents))
+        try body()
         try check(unsafe sd_bus_message_close_container(message))
     }
+
+    private static func code(_ type: Character) -> CChar { CChar(bitPattern: type.asciiValue ?? 0) }
 }

@@ -153,17 +153,18 @@ final class BusService: BusClient {
         }
     }
 
-    /// Calls the owner. The reply does not come if the owner goes.
+    /// Calls the owner. The reply does not come if the owner goes. `isPatient`: it may take any time.
     func call(
-        _ path: String, _ interface: String, _ member: String,
+        _ path: String, _ interface: String, _ member: String, isPatient: Bool = false,
         _ write: @escaping (BusWriter) throws(BusError) -> Void = { (_) throws(BusError) in },
         reply: @escaping (Result<BusReader, BusError>) -> Void
     ) {
         // By its unique name: a reply of another owner would be of no use.
         guard let owner else { return }
         send(
-            BusCall(destination: owner, path: path, interface: interface, member: member, write: write), reply
-        )
+            BusCall(
+                destination: owner, path: path, interface: interface, member: member,
+                timeout: isPatient ? .max : 0, write: write), reply)
     }
 
     private func send(_ call: BusCall, _ reply: @escaping (Result<BusReader, BusError>) -> Void) {

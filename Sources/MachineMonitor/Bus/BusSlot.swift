@@ -38,10 +38,25 @@ final class BusSlot {
         }
         let slot = BusSlot(handler)
         let context = unsafe Unmanaged.passUnretained(slot).toOpaque()
-        guard unsafe sd_bus_call_async(bus, &slot.slot, message, handleMessage, context, 0) >= 0 else {
+        guard unsafe sd_bus_call_async(bus, &slot.slot, message, handleMessage, context, call.timeout) >= 0
+        else {
             return nil
         }
         return slot
+    }
+
+    /// Sends a signal; it is lost if it cannot be sent. `call` has no destination.
+    @unsafe static func emit(_ bus: OpaquePointer, _ call: BusCall) {
+        var made: OpaquePointer?
+        let result = unsafe sd_bus_message_new_signal(bus, &made, call.path, call.interface, call.member)
+        guard result >= 0, let message = unsafe made else { return }
+        defer { unsafe sd_bus_message_unref(message) }
+        do throws(BusError) {
+            try call.write(unsafe BusWriter(message))
+        } catch {
+            return
+        }
+        _ = unsafe sd_bus_send(bus, message, nil)
     }
 
     fileprivate func handle(_ message: BusReader) { handler(message) }
@@ -53,6 +68,8 @@ struct BusCall {
     var path: String
     var interface: String
     var member: String
+    /// In microseconds; 0: sd-bus's own (25 s).
+    var timeout: UInt64 = 0
     var write: (BusWriter) throws(BusError) -> Void = { (_) throws(BusError) in }
 }
 

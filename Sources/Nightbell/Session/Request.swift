@@ -58,6 +58,10 @@ package enum Request: Sendable {
     case pushDone(UInt64, FetchResult)
     case observe(String, Subject)
     case stopObserving(String)
+    case schedule(WireLocalNotification)
+    /// nil: all.
+    case cancelNotifications([String]?)
+    case listNotifications(after: UInt64)
     case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
     case endTask(BackgroundTask)
     case timeRemaining
@@ -72,6 +76,8 @@ package enum Answer: Sendable, Equatable {
     case sockets([Result<ParkedSocket, NightbellError>])
     case task(BackgroundTask)
     case time(BackgroundTimeRemaining)
+    case scheduled(dropped: String?)
+    case notifications([NotificationInfo], hasMore: Bool)
 }
 
 extension Request {
@@ -135,6 +141,22 @@ extension WireClientMessage {
 
     package static func stopObserving(_ name: String, request: UInt64) -> Self {
         Self(.stopObserving(.with { $0.name = name }), request: request)
+    }
+
+    package static func schedule(_ notification: WireLocalNotification, request: UInt64) -> Self {
+        Self(.scheduleNotification(.with { $0.notification = notification }), request: request)
+    }
+
+    package static func cancelNotifications(_ identifiers: [String]?, request: UInt64) -> Self {
+        let message = WireCancelNotifications.with {
+            $0.identifiers = identifiers ?? []
+            $0.all = identifiers == nil
+        }
+        return Self(.cancelNotifications(message), request: request)
+    }
+
+    package static func listNotifications(after number: UInt64, request: UInt64) -> Self {
+        Self(.listNotifications(.with { $0.after = number }), request: request)
     }
 
     package static func saveState(_ bytes: [UInt8], request: UInt64) -> Self {

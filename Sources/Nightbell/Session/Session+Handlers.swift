@@ -124,6 +124,12 @@ extension Session {
                 handlers.push(Pushes(budget: wake.pushBudget, wakeID: wake.id, session: self))
             }
             if wake.reasons.contains(.transfer) { holdTransfers(wake) }
+            for event in wake.notifications {
+                switch event {
+                case .delivered(let delivery): handlers.notificationDelivered(delivery)
+                case .activated(let activation): handlers.notificationActivated(activation)
+                }
+            }
             handled(wake, connection)
         case .keepAlive:
             runKeepAliveHandler()

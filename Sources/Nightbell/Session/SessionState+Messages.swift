@@ -39,7 +39,8 @@ extension SessionState {
         case .willTerminate(let end):
             isToldOfTermination = true
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
-        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .supervisorStatus,
+        case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .notificationScheduled,
+            .notificationList, .supervisorStatus,
             .clientInfo,
             .watchEvent, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
@@ -85,6 +86,7 @@ extension SessionState {
         wake.fetchBudget = .wireMilliseconds(message.fetchBudgetMs)
         wake.pushBudget = .wireMilliseconds(message.pushBudgetMs)
         wake.occurrences = message.occurrences.compactMap(Occurrence.init)
+        wake.notifications = message.notifications.compactMap { NotificationEvent($0) }
         for reason in message.reasons {
             switch reason {
             case .socket: wake.reasons.insert(.socket)
@@ -103,6 +105,7 @@ extension SessionState {
             case .bluetooth: wake.reasons.insert(.bluetooth)
             case .transfer: wake.reasons.insert(.transfer)
             case .push: wake.reasons.insert(.push)
+            case .notification: wake.reasons.insert(.notification)
             case .unspecified, .UNRECOGNIZED: break
             }
         }

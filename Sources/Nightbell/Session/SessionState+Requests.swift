@@ -50,6 +50,9 @@ extension SessionState {
         case .pushDone(let wakeID, let result): .pushDone(wakeID, result, request: number)
         case .observe(let name, let subject): .observe(name, subject, request: number)
         case .stopObserving(let name): .stopObserving(name, request: number)
+        case .schedule(let notification): .schedule(notification, request: number)
+        case .cancelNotifications(let identifiers): .cancelNotifications(identifiers, request: number)
+        case .listNotifications(let after): .listNotifications(after: after, request: number)
         case .beginTask(let name, _): .beginTask(name: name, request: number)
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
         case .timeRemaining: WireClientMessage(.backgroundTimeRemaining(.init()), request: number)
@@ -75,7 +78,9 @@ extension SessionState {
         case .media:
             return .done
         case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate,
-            .setFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving:
+            .setFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .schedule,
+            .cancelNotifications,
+            .listNotifications:
             return nil
         }
     }
@@ -104,7 +109,8 @@ extension SessionState {
             break  // it is over with the supervisor that has begun it
         case .stopObserving(let name):
             holdings.observations[name] = nil
-        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
+        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate,
+            .schedule, .cancelNotifications, .listNotifications:
             throw NightbellError(.disconnected, "")
         }
         return .done
@@ -122,7 +128,8 @@ extension SessionState {
             } catch {
                 return .failure(error)
             }
-        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate:
+        case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate,
+            .schedule, .cancelNotifications, .listNotifications:
             return .failure(error)
         }
     }
@@ -189,8 +196,13 @@ extension SessionState {
             holdings.tasks[task.id] = nil
         case (.timeRemaining, .backgroundTimeLeft(let answer)):
             return remaining(answer)
-        case (.media, .done):
+        case (.media, .done), (.cancelNotifications, .done):
             break
+        case (.schedule, .notificationScheduled(let answer)):
+            return .success(.scheduled(dropped: answer.dropped.isEmpty ? nil : answer.dropped))
+        case (.listNotifications, .notificationList(let list)):
+            let all = list.notifications.map { NotificationInfo($0) }
+            return .success(.notifications(all, hasMore: list.hasMore_p))
         case (.saveState(let bytes), .done):
             holdings.state = bytes
         case (.hibernate, .done):

@@ -75,6 +75,7 @@ extension Supervision {
         case .dormant(.resting), .dormant(.queued):
             let launches = clients[client.id].launches
             return clients[client.id].isLaunchable && !launches.reasons.contains(.fetch) && !isQuit(client)
+                && !launches.isLeft
         case .active:
             return mutated(.fetchesInForeground)
         case .notRunning, .inactive, .terminating, .launching:

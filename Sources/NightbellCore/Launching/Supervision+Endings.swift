@@ -13,7 +13,8 @@ extension Supervision {
         case .launching, .inactive, .active, .background, .suspending, .suspended:
             switch ending {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
-                forget(client, at: now, into: &actions)
+                dropActivations(of: client, onlyTold: true)
+                leave(client, at: now, into: &actions)
             case .succeeded: crashed(client, at: now, into: &actions)
             case .notStarted where !mutated(.blamesClients): postponeLaunch(client, at: now, into: &actions)
             case .failed, .notStarted: crashed(client, at: now, into: &actions)
@@ -27,7 +28,7 @@ extension Supervision {
     ) {
         switch reason {
         case .quitByUser:
-            if staysForLocation(client) {
+            if staysForLocation(client) || staysForNotifications(client) {
                 leaveForLocation(client, into: &actions)
             } else if !mutated(.relaunchesQuit) || !hasSurvivors(client) {
                 return forget(client, at: now, into: &actions)
@@ -37,7 +38,7 @@ extension Supervision {
             crashed(client, at: now, into: &actions)
         case .tooManyWakes:
             guard clients[client.id].isLaunchable, mustReturn(client) else {
-                return forget(client, at: now, into: &actions)
+                return leave(client, at: now, into: &actions)
             }
             // Not a crash: its peers' traffic must not exhaust its relaunches. The pause is the time it would
             // have lingered.
@@ -57,10 +58,25 @@ extension Supervision {
         }
     }
 
-    /// Its user has quit it: of what could launch it, its location services remain.
+    /// It is done, or need not return. A client with notifications stays without a process, so that one
+    /// of them can launch it; nothing else does, unless it is requested.
+    private mutating func leave(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
+        guard staysForNotifications(client) else { return forget(client, at: now, into: &actions) }
+        endObservations(of: client) { _ in false }
+        dropWhatLaunches(client, into: &actions)
+        becomeDormant(client, .resting, at: now, into: &actions)
+    }
+
+    /// Its user has quit it: of what could launch it, its location services and its notifications remain.
     mutating func leaveForLocation(_ client: ClientID, into actions: inout ActionBuffer) {
         let launches = mutated(.relaunchesQuitForAnything)
+        dropActivations(of: client, onlyTold: false)
         endObservations(of: client) { launches || $0.mode == .location && $0.launches }
+        dropWhatLaunches(client, into: &actions)
+    }
+
+    private mutating func dropWhatLaunches(_ client: ClientID, into actions: inout ActionBuffer) {
+        clients[client.id].launches.isLeft = true
         for token in clients[client.id].sockets.reversed() {
             remove(token, client)
             actions.append(.close(token))
@@ -90,13 +106,14 @@ extension Supervision {
         }
 
         guard clients[client.id].isLaunchable, mustReturn(client) else {
-            return forget(client, at: now, into: &actions)
+            return leave(client, at: now, into: &actions)
         }
         let inRow = Int(clients[client.id].launches.inRow)
         guard inRow < settings.launches.relaunches || mutated(.relaunchesForEver) else {
             count(.gaveUp, of: client)
             actions.append(.trace(client, .gaveUp))
-            return forget(client, at: now, into: &actions)
+            dropActivations(of: client, onlyTold: false)
+            return leave(client, at: now, into: &actions)
         }
         clients[client.id].launches.inRow = UInt8(clamping: inRow + 1)
         if isReachable(client), !mutated(.neverRelaunches) {
@@ -116,7 +133,7 @@ extension Supervision {
     ) {
         failFetch(client, at: now, into: &actions)
         guard clients[client.id].isLaunchable, mustReturn(client) else {
-            return forget(client, at: now, into: &actions)
+            return leave(client, at: now, into: &actions)
         }
         if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
         let pause = max(settings.launches.retry, Self.pauseInShortage)
@@ -149,7 +166,7 @@ extension Supervision {
 
     private func mustReturn(_ client: ClientID) -> Bool {
         isReachable(client) || hasSurvivors(client) || wantsFetch(client) && !mutated(.forgetsFetchers)
-            || hasLaunchingObservations(client)
+            || hasLaunchingObservations(client) || hasActivations(client)
     }
 
     /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout
@@ -192,6 +209,8 @@ extension Supervision {
         clients[client.id].launches.isInBackground = false
         clients[client.id].launches.mayHaveBeenTold = false
         tellNextProcess(of: client)
+        retractEvents(of: client)
+        tellNotifications(of: client, at: now)
         endTasks(client)
         clients[client.id].activity.tidy()
         noteEndOfSleep(client, at: now)

@@ -21,6 +21,7 @@ extension Supervision {
     }
 
     mutating func enqueue(_ client: ClientID, isUrgent: Bool, inSpiteOfLock: Bool = false) {
+        clients[client.id].launches.isLeft = false
         // It keeps its reasons, and is queued when its user is unlocked.
         guard inSpiteOfLock || !isLocked(client) else {
             return clients[client.id].lifecycle.becomeDormant(.resting)
@@ -185,6 +186,7 @@ extension Supervision {
         // The process is told of the ends with this wake.
         for token in clients[client.id].sockets where sockets[token.id].condition.isPastEnd { noteEnd(token) }
         scheduleKeepAlive(client)
+        tellNotifications(of: client, at: now)
     }
 
     // MARK: State
@@ -219,7 +221,7 @@ extension Supervision {
 
 extension WakeReasons {
     /// Whether a peer or a request is waiting for the client.
-    var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost]) }
+    var isUrgent: Bool { !isDisjoint(with: [.socket, .request, .unanswered, .pathLost, .notification]) }
 
     /// Whether an administrator has declared its launch, and it has not failed since.
     var areDeclared: Bool { contains(.launched) && !contains(.relaunched) }

@@ -78,6 +78,8 @@ struct Client: Sendable, Equatable {
         var isInBackground = false
         /// It has been suspended since, which counts as a successful launch.
         var hasSettled = false
+        /// It has ended well, or was given up or quit: only its notifications, or a request, launch it.
+        var isLeft = false
         /// Consecutive launches after a failure.
         var inRow: UInt8 = 0
         /// Consecutive failures soon after the start.
@@ -129,6 +131,7 @@ struct Client: Sendable, Equatable {
         hibernates = false
         launches.isRejoined = true
         launches.neverSpoke = false
+        launches.isLeft = false
         registeredAt = now
         backgroundSince = elapsed
         keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }

@@ -23,6 +23,8 @@ package struct ClientView: Sendable {
     /// nil: it has never asked for fetches.
     package var fetch: Fetch?
     package var observations: [Observation]
+    /// The number of its pending notifications.
+    package var pendingNotifications: Int
     package var counters: Counters
 
     /// A client's fetches.
@@ -226,7 +228,7 @@ extension Supervision {
             isOutOfReach: isOutOfReach(client),
             wantsNetworkChanges: record.wantsNetworkChanges, launches: launches(client),
             fetch: fetch(record, client, at: now), observations: observations(of: client),
-            counters: counters)
+            pendingNotifications: pending(at: record.owner).count, counters: counters)
     }
 
     private func fetch(_ record: Client, _ client: ClientID, at now: Instant) -> ClientView.Fetch? {

@@ -81,7 +81,7 @@ extension Supervision {
         case .launching:
             kill(client, .quitByUser, at: now, into: &actions)
         case .dormant:
-            guard staysForLocation(client) else {
+            guard staysForLocation(client) || staysForNotifications(client) else {
                 forget(client, at: now, into: &actions)
                 break
             }

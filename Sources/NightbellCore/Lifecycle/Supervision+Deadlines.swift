@@ -10,6 +10,7 @@ extension Supervision {
             suspendIfIdle(ClientID(id), at: now, into: &actions)
         }
         reachOffloadDeadlines(at: now, into: &actions)
+        reachNotifications(at: now, into: &actions)
     }
 
     /// Handles expired deadlines before any other event of a client: an answer after the end of its budget is

@@ -10,6 +10,7 @@ extension Supervision {
             actions.append(.answer(.done, client, key))
         case .wakeDone(let wakeID):
             finishWake(client, wakeID: wakeID, at: now)
+            finishEvents(client, wakeID: wakeID)
             actions.append(.answer(.done, client, key))
         case .fetchDone(let wakeID, let result):
             let answer = finishFetch(result, wakeID: wakeID, client, key, at: now, into: &actions)
@@ -53,7 +54,7 @@ extension Supervision {
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
         case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval, .observe,
-            .stopObserving, .beginBackgroundTask,
+            .stopObserving, .schedule, .cancelNotifications, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
             actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
@@ -84,6 +85,10 @@ extension Supervision {
             return observe(name, subject, client, at: now)
         case .stopObserving(let name):
             return stopObserving(name, client)
+        case .schedule(let notification):
+            return schedule(notification, client, key, at: now, into: &actions)
+        case .cancelNotifications(let identifiers):
+            return cancelNotifications(identifiers, client)
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):

@@ -23,6 +23,7 @@ extension Supervision {
         actions.append(.registered(client, key))
         actions.append(.trace(client, .registered))
         advance(client, at: now, into: &actions) { $0.register() }
+        tellNotifications(of: client, at: now)
         touch(client)
     }
 
@@ -108,6 +109,7 @@ extension Supervision {
     /// The process ended or disconnected: its sockets and state are released.
     mutating func forget(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         leaveFetch(client, at: now, into: &actions)
+        retractEvents(of: client)
         noteEndOfSleep(client, at: now)
         advance(client, at: now, into: &actions) { $0.forget() }
         countWishes(of: client, -1)
@@ -203,7 +205,10 @@ extension Supervision {
     /// No client uses it.
     private mutating func removeOwnership(of identifier: ClientIdentifier, _ owner: Ownership) {
         recordEndOfOwnership(owner.number)
-        if let place = owners.place(of: identifier) { fetches.remove(place) }
+        if let place = owners.place(of: identifier) {
+            fetches.remove(place)
+            removeNotifications(at: place, of: owner.user)
+        }
         owners[identifier] = nil
         users[owner.user]?.identifiers -= 1
         changes.ownerships.append(identifier)

@@ -138,12 +138,19 @@ extension Supervision {
             reasons.subtract(.ofObservations)
             reasons.formUnion(ofObserved)
         }
+        let notified = takeNotificationEvents(of: client, isRepeated: pending == .repeated, into: &actions)
+        if !notified.isEmpty {
+            reasons.insert(.notification)
+        } else if reasons != .notification {
+            reasons.remove(.notification)
+        }
         actions.firedSockets.append(contentsOf: clients[client.id].fired)
         clients[client.id].fired.removeAll(keepingCapacity: true)
         countWake(reasons, of: client)
         let wake = Wake(
             wakeID: clients[client.id].lastWakeID, reasons: reasons,
-            sockets: start..<actions.firedSockets.count, observed: observed, budget: wakeBudget,
+            sockets: start..<actions.firedSockets.count, observed: observed, notified: notified,
+            budget: wakeBudget,
             asleepFor: clients[client.id].lastAsleepFor, isRepeated: pending == .repeated,
             fetchBudget: reasons.contains(.fetch) ? settings.budgets.fetch : nil,
             pushBudget: ofObserved.contains(.push) ? settings.budgets.push : nil)

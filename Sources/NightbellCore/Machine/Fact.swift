@@ -33,6 +33,10 @@ package enum Fact: Sendable, Equatable {
     case pushServiceChanged
     /// The clients of a user that have media.
     case media(of: UserID, Knowledge<MediaFact>)
+    /// The time of day, for notifications.
+    case clock(NotificationClock)
+    /// About the notification server in a user's session.
+    case notifications(of: UserID, NotificationFact)
 }
 
 /// The end of the transfers of a session, or their stop for credentials.

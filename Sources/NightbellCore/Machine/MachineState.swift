@@ -117,6 +117,10 @@ extension Supervision {
             forgetPushService()
         case .media(let user, let media):
             learnMedia(of: user, media, at: now, into: &actions)
+        case .clock(let clock):
+            learnNotificationClock(clock, at: now, into: &actions)
+        case .notifications(let user, let fact):
+            learnNotifications(fact, of: user, at: now, into: &actions)
         }
         permitFetches(at: now)
     }

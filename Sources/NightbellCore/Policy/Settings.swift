@@ -168,6 +168,10 @@ package struct Settings: Sendable, Equatable {
         package var backgroundTasksPerClient: Int = 64
         package var observationsPerClient: Int = 16
         package var observationsPerUser: Int = 64
+        /// Pending notifications: the soonest are kept, a repeating one counts once.
+        package var notificationsPerClient: Int = 128
+        /// Pending and shown ones.
+        package var notificationsPerUser: Int = 1_024
         /// The size of the state that a client may leave for its next process …
         package var stateBytesPerClient: Int = 65_536
         /// … and of what all clients of one uid may leave together.

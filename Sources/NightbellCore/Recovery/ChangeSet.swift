@@ -20,6 +20,15 @@ struct ChangeSet: Sendable, Equatable {
     var fetches: [UInt32] = []
     /// Clients with changed observations.
     var observations: [ClientID] = []
+    /// Notifications, and events of them, that were changed or have gone.
+    var notifications: [Notification] = []
+
+    struct Notification: Sendable, Equatable {
+        var number: UInt64
+        /// Of its identifier.
+        var place: UInt32
+    }
+
     /// The numbers of ended ownerships.
     var endedOwnerships: [UInt64] = []
     /// Memory is short for longer than it was known to be.
@@ -32,7 +41,8 @@ struct ChangeSet: Sendable, Equatable {
     /// Whether nothing but pings has changed.
     var isOfPings: Bool {
         clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
-            && fetches.isEmpty && observations.isEmpty && endedOwnerships.isEmpty && !hasPressure
+            && fetches.isEmpty && observations.isEmpty && notifications.isEmpty && endedOwnerships.isEmpty
+            && !hasPressure
             && !hasNetwork
     }
 
@@ -45,6 +55,7 @@ struct ChangeSet: Sendable, Equatable {
         ownerships.empty()
         fetches.empty()
         observations.empty()
+        notifications.empty()
         endedOwnerships.empty()
         hasPressure = false
         hasNetwork = false
@@ -78,6 +89,11 @@ extension Supervision {
     mutating func recordObservations(of client: ClientID) {
         guard notesChanges, changes.observations.last != client else { return }
         changes.observations.append(client)
+    }
+
+    /// Noted even if nothing else is.
+    mutating func recordNotification(_ number: UInt64, _ place: UInt32) {
+        changes.notifications.append(.init(number: number, place: place))
     }
 
     mutating func noteEnd(_ token: SocketToken) {

@@ -9,8 +9,9 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     var failedSuspensions: UInt8
     /// Wakes beyond the limit, at most 255.
     package var excessWakes: UInt8
-    var lastWakeReasons: WakeReasons
-    var launchReasons: WakeReasons
+    /// The lower bits; `flags` has the rest.
+    private var lastWakeReasonBits: UInt16
+    private var launchReasonBits: UInt16
     /// Launches in a row after crashes.
     var relaunchesInRow: UInt8
     package var failuresAtStart: UInt8
@@ -60,6 +61,9 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
         package static let hasSettled = Flags(rawValue: 64)
         /// Two bits with the number of a `PathInspection`.
         static let pathInspection = Flags(rawValue: 128 | 256)
+        static let lastWakeForNotification = Flags(rawValue: 512)
+        static let launchForNotification = Flags(rawValue: 1_024)
+        static let isLeft = Flags(rawValue: 2_048)
 
         fileprivate init(_ inspection: PathInspection) { rawValue = UInt16(inspection.rawValue) << 7 }
 
@@ -83,6 +87,16 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
         case waiting = 10
         case queued = 11
         case launching = 12
+    }
+
+    var lastWakeReasons: WakeReasons {
+        let lower = WakeReasons(rawValue: UInt32(lastWakeReasonBits))
+        return flags.contains(.lastWakeForNotification) ? lower.union(.notification) : lower
+    }
+
+    var launchReasons: WakeReasons {
+        let lower = WakeReasons(rawValue: UInt32(launchReasonBits))
+        return flags.contains(.launchForNotification) ? lower.union(.notification) : lower
     }
 
     /// Whether it is about this client, and not about one before it in the same slot.
@@ -151,8 +165,8 @@ extension ClientRow {
         stage = 0
         failedSuspensions = UInt8(clamping: client.backoff.failures)
         excessWakes = UInt8(clamping: client.limiter.excessWakes)
-        lastWakeReasons = client.lastWakeReasons
-        launchReasons = launches.reasons
+        lastWakeReasonBits = UInt16(truncatingIfNeeded: client.lastWakeReasons.rawValue)
+        launchReasonBits = UInt16(truncatingIfNeeded: launches.reasons.rawValue)
         relaunchesInRow = launches.inRow
         failuresAtStart = launches.failuresAtStart
         flags = []
@@ -183,6 +197,9 @@ extension ClientRow {
         if launches.isRejoined { flags.insert(.isRejoined) }
         if launches.kind.isUrgent { flags.insert(.isUrgent) }
         if launches.hasSettled { flags.insert(.hasSettled) }
+        if launches.isLeft { flags.insert(.isLeft) }
+        if client.lastWakeReasons.contains(.notification) { flags.insert(.lastWakeForNotification) }
+        if launches.reasons.contains(.notification) { flags.insert(.launchForNotification) }
         flags.formUnion(Flags(client.pathInspection))
         store(client.lifecycle.stage)
     }
@@ -278,6 +295,7 @@ extension Client.Launches {
         isRejoined = row.flags.contains(.isRejoined)
         kind.isUrgent = row.flags.contains(.isUrgent)
         hasSettled = row.flags.contains(.hasSettled)
+        isLeft = row.flags.contains(.isLeft)
         inRow = row.relaunchesInRow
         failuresAtStart = row.failuresAtStart
     }

@@ -43,6 +43,9 @@ package protocol RecoveryLog {
     mutating func removeFetch(_ number: UInt64)
     /// Replaces the record of a client's observations.
     mutating func put(_ observations: [Observation], of client: ClientID)
+    mutating func put(_ notification: RecoverySnapshot.Notification)
+    /// Removes the record of a notification, or of an event of one, if there is one.
+    mutating func removeNotification(_ number: UInt64)
     /// Removes all records of a client, except those of its sockets.
     mutating func removeRecords(of client: ClientID)
     mutating func flush()
@@ -62,7 +65,14 @@ extension RecoveryLog {
         for client in changes.observations where supervision.contains(client) {
             put(supervision.observationSnapshot(of: client), of: client)
         }
-        if !changes.observations.isEmpty { flush() }
+        for change in changes.notifications {
+            if let notification = supervision.notificationSnapshot(change) {
+                put(notification)
+            } else {
+                removeNotification(change.number)
+            }
+        }
+        if !changes.observations.isEmpty || !changes.notifications.isEmpty { flush() }
         for client in changes.beginnings where supervision.contains(client) {
             storeToldWake(supervision.toldWakeID(of: client), of: client)
         }

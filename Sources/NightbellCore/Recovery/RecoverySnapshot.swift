@@ -139,6 +139,7 @@ package struct RecoverySnapshot: Sendable {
     package var sockets: [Socket] = []
     package var owners: [Owner] = []
     package var fetches: [Fetch] = []
+    package var notifications: [Notification] = []
     /// How long the machine has slept by now, since it was started.
     package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.

@@ -39,6 +39,7 @@ extension Supervision {
             after: forgetsNames ? 0 : snapshot.socketGeneration)
         addSockets(snapshot.sockets)
         let fetches = restoreFetches(snapshot.fetches)
+        restoreNotifications(snapshot.notifications)
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {
             waiting[socket.owner, default: []].append(socket)
@@ -46,6 +47,7 @@ extension Supervision {
         for old in snapshot.clients.sorted(by: { $0.id.slot < $1.id.slot }) {
             resume(old, waiting[old.id] ?? [], fetches[old.id.slot], at: now, into: &actions)
         }
+        resumeAbsentEvents(at: now)
         // A process that has not been told of an end yet is told when the socket fires again.
         for old in snapshot.sockets where old.endedInWake != 0 && sockets.contains(old.token.id) {
             let isPastEnd = condition(of: old.token)?.isPastEnd == true
@@ -190,6 +192,7 @@ extension Supervision {
         // The previous supervisor may not have told it.
         if sleepsOn { tellSuspended(client, into: &actions) }
         restoreObservations(old, at: now)
+        resumeEvents(old, at: now)
         if wasBeingForgotten(client) { return forget(client, at: now, into: &actions) }
         // Once it runs it learns of the new supervisor, and repeats its messages.
         if old.hasMessageInFlight { callBack(client, at: now, into: &actions) }
@@ -210,7 +213,8 @@ extension Supervision {
     /// Whether the previous supervisor ended while it forgot a client that was quit: some of its sockets may
     /// be closed already.
     private func wasBeingForgotten(_ client: ClientID) -> Bool {
-        clients[client.id].lifecycle.isDormant && isQuit(client) && !staysForLocation(client)
+        clients[client.id].lifecycle.isDormant && (isQuit(client) || clients[client.id].launches.isLeft)
+            && !staysForLocation(client) && !staysForNotifications(client)
     }
 
     /// Whether the process is stopped, or treated as such, and stays so.

@@ -43,6 +43,8 @@ extension Supervisor {
             simulate(message, connection, request)
         case .pushesWaiting(let message):
             learnPushes(message, connection, request)
+        case .showNotifications(let message):
+            show(message, connection, request)
         case .upgrade:
             beginUpgrade(connection, request)
         case .reload:
@@ -51,7 +53,8 @@ extension Supervisor {
             .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason:
+            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
+            .scheduleNotification, .cancelNotifications, .listNotifications:
             preconditionFailure("these are not administration")
         }
     }

@@ -57,6 +57,7 @@ extension Supervisor {
         info.wantsNetworkChanges = view.wantsNetworkChanges
         if let offload = offloadCounters(of: client) { info.offload = offload }
         if let fetch = view.fetch { info.fetch = WireClientInfo.Fetch(fetch, at: elapsedNow) }
+        info.pendingNotifications = UInt32(clamping: view.pendingNotifications)
         info.warnings = [record?.obstacle, launches.problem(of: client)].compactMap(\.self)
         if view.isOutOfReach {
             info.warnings.append(

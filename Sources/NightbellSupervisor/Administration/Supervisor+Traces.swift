@@ -125,7 +125,7 @@ extension Trace {
     /// The gateway is not told where a person is.
     fileprivate var isAboutObservation: Bool {
         switch self {
-        case .observed: true
+        case .observed, .notification: true
         case .registered, .gone, .state, .woken, .overran, .suspendedByForce, .suspensionCancelled,
             .suspensionFailed, .foundRunning, .adopted, .refusedSocket, .released, .keepAliveLate,
             .tooManyWakes, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .crashed,
@@ -152,6 +152,7 @@ extension Trace {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
             .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .pushEnded, .observed,
+            .notification,
             .terminated:
             .debug
         case .overran, .suspendedByForce, .suspensionFailed, .tooManyWakes, .crashed, .gaveUp,
@@ -167,6 +168,7 @@ extension Trace {
         switch self {
         case .registered, .gone, .state, .woken, .adopted, .refusedSocket, .released, .suspensionCancelled,
             .foundRunning, .becameDormant, .launching, .rejoined, .fetchEnded, .pushEnded, .observed,
+            .notification,
             .terminated:
             nil
         case .overran, .suspendedByForce, .tooManyWakes: .overruns
@@ -212,6 +214,7 @@ extension Trace {
         case .fetchEnded: "fetched"
         case .pushEnded: "pushed"
         case .observed: "observed"
+        case .notification: "notification"
         case .simulated: "simulated"
         }
     }
@@ -246,6 +249,7 @@ extension Trace {
         case .fetchEnded(nil), .pushEnded(nil): "not completed"
         case .observed(let observed):
             "\(observed.name): \(observed.occurrence.text)" + (observed.isSimulated ? ", simulated" : "")
+        case .notification(let identifier, let progress): "\(identifier): \(progress.text)"
         case .simulated(let event): event.text
         case .outOfReach:
             "it has no socket, keep-alive timeout or observation that could wake it or launch it again"

@@ -159,12 +159,13 @@ extension Supervisor {
                 .message(
                     .restartNoted, from: client.id, RequestKey(connection: connection.key, request: request)))
         case .status, .list, .show, .watch, .wakeClient, .suspendClient, .quitClient, .launchClient,
-            .forgetClient, .relieveMemory, .simulate, .pushesWaiting, .upgrade, .reload:
+            .forgetClient, .relieveMemory, .simulate, .pushesWaiting, .showNotifications, .upgrade, .reload:
             administrate(body, connection, request)
         case .handOver, .release, .enterBackground, .backgroundEntered, .enterForeground,
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
-            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason:
+            .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
+            .scheduleNotification, .cancelNotifications, .listNotifications:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -175,6 +176,9 @@ extension Supervisor {
                 return
             }
             if request == 0, body.isQuestion { return answer(connection, request, .error(.needsRequest)) }
+            if case .listNotifications(let message) = body {
+                return list(message, of: client.id, connection, request)
+            }
             let key = RequestKey(
                 connection: connection.key, request: request, isRepeated: whole.isRepeated)
             if case .readyToSuspend(let ready) = body,
@@ -188,6 +192,8 @@ extension Supervisor {
             case .success(let message):
                 // Its socket is there when the client is answered.
                 if case .observe(_, .transfers) = message { serveTransfers(of: connection.credentials.uid) }
+                // Its time is known when it is scheduled.
+                if case .schedule = message { lookAtClock(isNeeded: true) }
                 feed(.message(message, from: client.id, key), &context)
                 // A request has cancelled the suspension. Any other message was sent before it was stopped,
                 // or shows that it runs.
@@ -318,7 +324,7 @@ extension WireClientMessage.OneOf_Body {
     /// Whether it is of no use without an answer.
     fileprivate var isQuestion: Bool {
         switch self {
-        case .beginBackgroundTask, .backgroundTimeRemaining: true
+        case .beginBackgroundTask, .backgroundTimeRemaining, .scheduleNotification, .listNotifications: true
         default: false
         }
     }
@@ -404,6 +410,18 @@ extension ClientMessage {
             return .success(.observe(name: message.name, subject))
         case .stopObserving(let message):
             return .success(.stopObserving(name: message.name))
+        case .scheduleNotification(let message):
+            do throws(InvalidMessage) {
+                return .success(.schedule(try LocalNotification(message.notification)))
+            } catch {
+                return .failure(error)
+            }
+        case .cancelNotifications(let message):
+            guard message.identifiers.count <= WireCancelNotifications.mostIdentifiers else {
+                let error = WireError(.invalidArgument, "too many identifiers")
+                return .failure(InvalidMessage(wire: error))
+            }
+            return .success(.cancelNotifications(message.all ? nil : message.identifiers))
         case .beginBackgroundTask(let message):
             guard message.name.utf8.count <= longestName else {
                 let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")
@@ -427,8 +445,8 @@ extension ClientMessage {
             return .success(.hibernate)
         case .hello, .handOver, .restartNoted, .awakeReason, .status, .list, .show, .watch, .wakeClient,
             .suspendClient,
-            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .pushesWaiting, .upgrade,
-            .reload:
+            .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload,
+            .listNotifications, .pushesWaiting, .showNotifications:
             preconditionFailure("these have paths of their own")
         }
     }

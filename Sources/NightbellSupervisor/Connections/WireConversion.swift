@@ -135,6 +135,7 @@ extension WakeReasons {
         if contains(.bluetooth) { reasons.append(.bluetooth) }
         if contains(.transfer) { reasons.append(.transfer) }
         if contains(.push) { reasons.append(.push) }
+        if contains(.notification) { reasons.append(.notification) }
         return reasons
     }
 
@@ -156,6 +157,7 @@ extension WakeReasons {
         if contains(.bluetooth) { names.append("Bluetooth") }
         if contains(.transfer) { names.append("transfer") }
         if contains(.push) { names.append("push") }
+        if contains(.notification) { names.append("notification") }
         return names.joined(separator: ", ")
     }
 }
@@ -248,6 +250,8 @@ extension WireError {
                     "this client or its user observes as much as it may now; devices and characteristics of one "
                         + "user count over all its clients"
                 )
+            case .tooManyNotifications:
+                (.tooManyNotifications, "this user has as many notifications as it may, over all its clients")
             case .illegalState(let state):
                 (.illegalState, "not possible while the client is \(state.name)")
             case .notPollable:
@@ -333,6 +337,7 @@ extension WireWake {
         self.init()
         let fired = buffer.firedSockets[wake.sockets]
         occurrences = buffer.observed[wake.observed].map(\.wire)
+        notifications = buffer.notified[wake.notified].map(\.wire)
         self.returned = returned
         wakeID = wake.wakeID
         reasons = wake.reasons.wire
@@ -379,6 +384,10 @@ extension WireSupervisorMessage {
             var message = WireBackgroundTimeLeft()
             message.left = left.map { .remainingMs($0.wireMilliseconds) } ?? .unlimited(true)
             body = .backgroundTimeLeft(message)
+        case .scheduled(let dropped):
+            var message = WireNotificationScheduled()
+            message.dropped = dropped ?? ""
+            body = .notificationScheduled(message)
         }
         self.init(request: request, body)
     }

@@ -124,6 +124,7 @@ extension WireMonitorSource {
         case .location: "location"
         case .bluetooth: "bluetooth"
         case .devices: "devices"
+        case .notifications: "notifications"
         case .unspecified, .UNRECOGNIZED: "unknown"
         }
     }

@@ -55,18 +55,16 @@ struct SessionMonitor {
     }
 }
 
-/// Media in the sessions of users.
+/// Media and notifications in the sessions of users.
 ///
 /// Each session has a monitor of its own, which runs as its user: no peer in it can reach, or delay, anything
 /// of another user's.
 extension Supervisor {
     func superviseSessions() {
-        let isNeeded = !supervision.isStopping && ask { !$0.mediaUsers.isEmpty }
-        guard isNeeded || !sessions.isEmpty || !unobservedUsers.isEmpty else { return }
-        var demand = WireMonitorDemand()
-        demand.sources = [.audio]
-        demand.number = 1
-        let wanting = isNeeded ? ask { $0.mediaUsers.sorted() }.filter { sessions[$0] == nil } : []
+        let users = supervision.isStopping ? [] : ask { $0.sessionUsers }
+        guard !users.isEmpty || !sessions.isEmpty || !unobservedUsers.isEmpty else { return }
+        notificationsDemanded = supervision.notifications.revision
+        let wanting = users.filter { sessions[$0] == nil }
         unobservedUsers.formIntersection(wanting)
         for user in wanting {
             guard sessions.count < configuration.observedSessions else {
@@ -77,15 +75,33 @@ extension Supervisor {
             sessions[user] = SessionMonitor()
         }
         for user in sessions.keys.sorted() {
-            let isWanted = isNeeded && ask { $0.needsMedia(of: user) }
+            let demand = supervision.isStopping ? nil : sessionDemand(of: user)
             let id = MonitorID.session(user)
             guard let program = configuration.monitor?.session(of: user) else {
-                if isWanted { mediaIsUnavailable(of: user) } else { sessions[user] = nil }
+                if demand != nil { mediaIsUnavailable(of: user) } else { sessions[user] = nil }
                 continue
             }
-            supervise(id, program, isWanted ? demand : nil)
-            if !isWanted, self[id].process == nil { sessions[user] = nil }
+            if demand?.sources.contains(.audio) == false { forgetMedia(of: user) }
+            supervise(id, program, demand)
+            if let demand, !demand.posts.isEmpty, self[id].demand == demand {
+                FaultInjection.point("after a notification is posted")
+            }
+            if demand == nil, self[id].process == nil { sessions[user] = nil }
         }
+    }
+
+    /// Everything that is needed of the monitor of a user's session; nil: nothing.
+    private func sessionDemand(of user: UserID) -> WireMonitorDemand? {
+        var demand = WireMonitorDemand()
+        if ask({ $0.needsMedia(of: user) }) { demand.sources.append(.audio) }
+        if ask({ $0.needsNotifications(of: user) }) {
+            demand.sources.append(.notifications)
+            let wanted = ask { $0.notificationDemand(of: user) }
+            demand.posts = wanted.posts.map { WireMonitorDemand.Post($0) }
+            demand.closes = wanted.closes
+        }
+        demand.number = 1
+        return demand.sources.isEmpty ? nil : demand
     }
 
     /// There are too many sessions: the word of the user's clients counts.
@@ -103,7 +119,9 @@ extension Supervisor {
 
     func learn(_ report: WireMonitorReport, ofSessionOf user: UserID) {
         // It may have been sent before the monitor read that nothing is needed any more.
-        guard sessions[user]?.monitor.demand.sources == [.audio] else { return }
+        guard let sources = sessions[user]?.monitor.demand.sources else { return }
+        if sources.contains(.notifications), learnNotifications(report, of: user) { return }
+        guard sources.contains(.audio) else { return }
         switch report.fact {
         case .source(let state) where state.source == .audio:
             sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
@@ -118,7 +136,8 @@ extension Supervisor {
             sessions[user]?.isUnavailable = false
             sessions[user]?.take(audio)
             findMedia(of: user)
-        case .source, .network, .power, .sleep, .users, .location, .bluetooth, .value, .devices, nil:
+        case .source, .network, .power, .sleep, .users, .location, .bluetooth, .value, .devices,
+            .notificationServer, .notification, nil:
             break  // nothing is asked of these sources here
         }
     }

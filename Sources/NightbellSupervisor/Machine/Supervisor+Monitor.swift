@@ -134,6 +134,9 @@ extension Supervisor {
     /// The end of a turn has changed what is asked of the monitor: clients have finished what they do before
     /// a sleep.
     var isDemandOutdated: Bool {
+        if notificationsDemanded != supervision.notifications.revision, !supervision.isStopping {
+            return true
+        }
         guard monitor.process != nil, !monitor.needs.isEmpty, monitor.demandHeldUntil == nil,
             !supervision.isStopping
         else { return false }
@@ -294,8 +297,8 @@ extension Supervisor {
         case .value(let value):
             learn(.characteristic(value.path, Array(value.value)), from: .bluetooth)
         case .devices(let devices): learn(.accessories(devices), from: .devices)
-        case .audio, nil:
-            break  // nothing is asked of this source
+        case .audio, .notificationServer, .notification, nil:
+            break  // nothing is asked of these sources
         }
     }
 
@@ -327,7 +330,7 @@ extension Supervisor {
         case .location: forgetFacts(.location)
         case .bluetooth: forgetFacts(.bluetooth)
         case .devices: forgetFacts(.devices)
-        case .audio, .unspecified, .UNRECOGNIZED: break
+        case .audio, .notifications, .unspecified, .UNRECOGNIZED: break
         }
     }
 
@@ -339,7 +342,7 @@ extension Supervisor {
             $0 == connection.credentials.uid || isAdministrator(connection)
         }
         return monitor.needs.sources.map { monitor.report(of: $0, named: $0.name) }
-            + users.sorted().map { mediaReport(of: $0) }
+            + users.sorted().flatMap { sessionReports(of: $0) }
     }
 
     /// - Parameter user: the user that the fact is about; nil: all.
@@ -413,9 +416,11 @@ extension Fact {
     /// Whether it is about the subject of an observation, which is only for its clients to know.
     fileprivate var isObserved: Bool {
         switch self {
-        case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes, .pushServiceChanged:
+        case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes, .pushServiceChanged,
+            .notifications:
             true
-        case .network, .power, .sleepImminent, .resumed, .wallClock, .shortage, .unlocked, .media: false
+        case .network, .power, .sleepImminent, .resumed, .wallClock, .clock, .shortage, .unlocked, .media:
+            false
         }
     }
 
@@ -428,7 +433,7 @@ extension Fact {
         case .power(let isOnBattery): isOnBattery.map { $0 ? "on battery" : "on mains" } ?? "power unknown"
         case .sleepImminent(let isDelayed): "about to sleep" + (isDelayed ? ", delayed" : "")
         case .resumed: "awake"
-        case .wallClock: "the local time has changed"
+        case .wallClock, .clock: "the local time has changed"
         case .shortage(let isShort): isShort ? "little memory or processor time" : "enough memory and time"
         case .unlocked(.known(let users)):
             "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
@@ -446,6 +451,15 @@ extension Fact {
             media.streaming.map { "\($0.count) clients of uid \(user) stream" }
                 ?? "\(media.playing.count) clients of uid \(user) say that they play (MPRIS)"
         case .media(let user, .unknown), .media(let user, .unavailable): "media of uid \(user) unknown"
+        case .notifications(let user, let fact):
+            switch fact {
+            case .server(let server, _):
+                "notification server of uid \(user) " + (server == nil ? "missing" : "found")
+            case .shown(let number, _, _): "notification \(number) of uid \(user) shown"
+            case .refused(let number, _): "notification \(number) of uid \(user) refused"
+            case .closed(let id): "notification \(id) of uid \(user) closed"
+            case .activated(let id, _, _): "notification \(id) of uid \(user) activated"
+            }
         }
     }
 

@@ -139,6 +139,7 @@ final class Journal {
         }
         snapshot.owners = records.owners
         snapshot.fetches = records.fetches
+        snapshot.notifications = records.notifications
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }
@@ -161,6 +162,7 @@ final class Journal {
         var sockets: [SocketRecordBytes] = []
         var owners: [RecoverySnapshot.Owner] = []
         var fetches: [RecoverySnapshot.Fetch] = []
+        var notifications: [RecoverySnapshot.Notification] = []
         /// Profiles, and socket options to be restored.
         var profiles: [SocketToken: [UInt8]] = [:]
         var formerOptions: [SocketToken: TCPKeepAlive] = [:]
@@ -209,6 +211,11 @@ final class Journal {
             }
             for key in keys[.fetches] {
                 fetches.append(try FetchRecordBytes.fetch(key, store.record(key) ?? []))
+            }
+            for key in keys[.notifications] {
+                if let notification = try NotificationRecordBytes.notification(key, store.record(key) ?? []) {
+                    notifications.append(notification)
+                }
             }
         }
     }
@@ -322,6 +329,14 @@ extension Journal: RecoveryLog {
         FaultInjection.point("before observations are stored")
         link.put(.observations(client), ObservationRecordBytes.bytes(of: observations))
     }
+
+    func put(_ notification: RecoverySnapshot.Notification) {
+        FaultInjection.point("before a notification is stored")
+        link.put(.notification(notification.number), NotificationRecordBytes.bytes(of: notification))
+        FaultInjection.point("after a notification is stored")
+    }
+
+    func removeNotification(_ number: UInt64) { link.remove(.notification(number)) }
 
     func removeRecords(of client: ClientID) {
         link.remove(.tasks(client))

@@ -27,6 +27,8 @@ enum RecordKind: UInt8 {
     case fetches = 27
     /// The observations of a client.
     case observations = 28
+    /// The notifications of all identifiers, and the events that their clients are told.
+    case notifications = 31
 }
 
 extension RecordKey {
@@ -42,6 +44,7 @@ extension RecordKey {
     static func observations(_ id: ClientID) -> RecordKey { RecordKey(.observations, id: id.rawValue) }
     static func setting(_ number: UInt64) -> RecordKey { RecordKey(.settings, id: number) }
     static func fetch(_ number: UInt64) -> RecordKey { RecordKey(.fetches, id: number) }
+    static func notification(_ number: UInt64) -> RecordKey { RecordKey(.notifications, id: number) }
 }
 
 extension RecordStore.SortedKeys {

@@ -10,6 +10,7 @@ extension Supervisor {
             cancelTransfers(ofQuit: identifiers)
         }
         noteChangedFetches()
+        noteChangedNotifications()
         guard var journal else { return supervision.dropChanges() }
         supervision.persistChanges(in: &journal)
     }

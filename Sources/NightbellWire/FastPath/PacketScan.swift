@@ -27,6 +27,8 @@ package struct PacketScan {
     package static let maximumSockets = 253
     /// The limit of messages with few fields: an identifier, a name, some numbers.
     package static let maximumBodyBytes = 1_024
+    /// The texts of a notification, or the identifiers of many.
+    package static let maximumNotificationBytes = 10_240
     /// A launch specification, and the rest.
     package static let maximumHelloBytes = WireLaunchSpecification.maximumBytes + 4_096
     /// All profiles of a HandOver together.
@@ -98,7 +100,14 @@ package struct PacketScan {
             try count(&reader, end)
         case 16:  // SaveState, which has a limit of its own
             isForClients = true
-        case 4...22:  // other messages of clients
+        case 27, 28:  // ScheduleNotification and CancelNotifications
+            isForClients = true
+            guard length <= Self.maximumNotificationBytes else {
+                let most = Self.maximumNotificationBytes
+                throw .excessive("a message of this kind holds at most \(most) bytes")
+            }
+            try count(&reader, end)
+        case 4...22, 29:  // other messages of clients
             isForClients = true
             try requireShort(length)
         case 30, 32...127:  // RestartNoted, and administration

@@ -5,13 +5,13 @@ package struct WakePacket {
     private var body: [UInt8] = []
 
     /// `reasons` has the bit `n - 1` for the wire's number `n`.
-    package init(wakeID: UInt64, reasons: UInt16) {
+    package init(wakeID: UInt64, reasons: UInt32) {
         body.reserveCapacity(64)
         append(field: 1, wakeID)
         guard reasons != 0 else { return }
         body.append(2 << 3 | 2)
         body.append(UInt8(reasons.nonzeroBitCount))
-        for bit in UInt8(0)..<16 where reasons & (1 << bit) != 0 { body.append(bit + 1) }
+        for bit in UInt8(0)..<32 where reasons & (1 << bit) != 0 { body.append(bit + 1) }
     }
 
     /// `conditions` has one bit for each flag of the wire's message, in its order, the lowest first.

@@ -40,6 +40,7 @@ package struct Coverage: Sendable, Equatable {
     package var fetches: UInt64 = 0
     package var occurrences: UInt64 = 0
     package var pushes: UInt64 = 0
+    package var notifications: UInt64 = 0
 
     package init() {}
 
@@ -76,6 +77,7 @@ package struct Coverage: Sendable, Equatable {
         left.fetches += right.fetches
         left.occurrences += right.occurrences
         left.pushes += right.pushes
+        left.notifications += right.notifications
     }
 }
 

@@ -27,7 +27,7 @@ extension World {
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
             .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe,
             .stopObserving,
-            .saveState, .hibernate, .restartNoted:
+            .schedule, .cancelNotifications, .saveState, .hibernate, .restartNoted:
             break
         }
     }
@@ -63,7 +63,10 @@ extension World {
         // `ObservationLife` is the world of clients that observe.
         case .observe(_, let subject):
             return answer == .refused(.modeRequired(subject.mode))
-        case .stopObserving:
+        // `NotificationLife` is the world of clients with notifications.
+        case .schedule:
+            return answer == .scheduled(dropped: nil)
+        case .stopObserving, .cancelNotifications:
             return answer == .done
         case .handOver:
             return false  // answered socket by socket
@@ -160,7 +163,8 @@ extension World {
             .timeoutTooShort, .timeoutTooLong,
             .invalidToken, .invalidTask, .illegalState, .tooManyTasks, .noSuchClient, .stateTooLarge,
             .networkChangesNotWanted, .noKeepAlive, .noFetch, .noPush, .noSuchObservation,
-            .tooManyObservations:
+            .tooManyObservations,
+            .tooManyNotifications:
             return false
         }
     }

@@ -264,7 +264,7 @@ extension World {
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone, .pushDone, .observe, .stopObserving,
+            .fetchDone, .pushDone, .observe, .stopObserving, .schedule, .cancelNotifications,
             .saveState, .restartNoted:
             break
         }
@@ -297,7 +297,7 @@ extension World {
             // It will be repeated, to this supervisor or to the next one.
             if held.unread.contains(key.request) { held.carriedOut.insert(key.request) }
             take(message, client)
-        case .backgroundTask(nil), .backgroundTimeLeft:
+        case .backgroundTask(nil), .backgroundTimeLeft, .scheduled:
             break
         }
     }
@@ -317,9 +317,8 @@ extension World {
             foreseeClaim(of: client)
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
-            .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .saveState,
-            .hibernate,
-            .restartNoted:
+            .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .schedule,
+            .cancelNotifications, .saveState, .hibernate, .restartNoted:
             break
         }
     }

@@ -69,7 +69,7 @@ extension World {
             .tooManyTasks, .cannotLaunch, .stateTooLarge, .invalidProfile, .opaqueSocket, .profileNotForThis,
             .receiveBufferNotForThis, .networkChangesNotWanted, .noKeepAlive, .noFetch, .noPush,
             .noSuchObservation,
-            .tooManyObservations:
+            .tooManyObservations, .tooManyNotifications:
             isRight = false
         case .noSuchClient:
             isRight = !asked.isNew && asked.client == nil

@@ -32,7 +32,7 @@ enum MachineFindings {
 
     /// - Parameter status: of the supervisor; nil: none can be reached.
     static func gather(_ status: SupervisorStatus?) -> [Finding] {
-        monitorFindings() + [pipeWire(), clock(), transferProgram()]
+        monitorFindings() + [notificationServer(), pipeWire(), clock(), transferProgram()]
             + [status.map(capability)].compactMap(\.self)
     }
 
@@ -132,6 +132,27 @@ enum MachineFindings {
                 "transfer-program", .warning, "nightbell-transfer cannot run: \(error)",
                 remedy: "Make it executable for you.")
         }
+    }
+
+    /// Of the caller's own session.
+    private static func notificationServer() -> Finding {
+        let name = "org.freedesktop.Notifications"
+        let remedy = "Start a notification server in the sessions of the users with clients that notify them."
+        guard let path = programBeside("nightbell-monitor"),
+            let outcome = try? ProgramOutput(of: [path, "--session", "--names"], withinMilliseconds: 5_000),
+            outcome.code == 0
+        else {
+            return Finding(
+                "notification-server", .warning, "no session's bus is known here: notifications wait for one",
+                remedy: remedy)
+        }
+        guard outcome.output.split(separator: "\n").contains(Substring(name)) else {
+            return Finding(
+                "notification-server", .warning, "\(name) is not on the session's bus: notifications wait",
+                remedy: remedy)
+        }
+        return Finding(
+            "notification-server", .ok, "a notification server is on the session's bus, or is started by it")
     }
 
     private static func clock() -> Finding {

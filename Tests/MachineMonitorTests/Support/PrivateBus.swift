@@ -122,12 +122,17 @@ final class MockService {
     private let process: Helper
 
     /// One of its templates.
-    init(_ bus: PrivateBus, template: String, name: String, path: String) throws {
+    ///
+    /// - Parameter parameters: of the template, as JSON.
+    init(
+        _ bus: PrivateBus, template: String, name: String, path: String, parameters: String? = nil
+    ) throws {
         self.bus = bus
         self.name = name
         self.path = path
         process = try Helper(
-            ["/usr/bin/python3", "-m", "dbusmock", "--system", "--template", template],
+            ["/usr/bin/python3", "-m", "dbusmock", "--system", "--template", template]
+                + (parameters.map { ["--parameters", $0] } ?? []),
             environment: [
                 "DBUS_SYSTEM_BUS_ADDRESS": bus.address, "DBUS_SESSION_BUS_ADDRESS": bus.address,
             ])

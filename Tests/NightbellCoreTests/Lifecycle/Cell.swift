@@ -29,7 +29,7 @@ enum Happening: String, CaseIterable {
     case enterBackground, backgroundEntered, enterForeground
     case setKeepAlive, setKeepAliveTooShort, clearKeepAlive
     case beginTask, endTask, endUnknownTask, timeRemaining, media
-    case observe, stopObserving
+    case observe, stopObserving, schedule, cancelNotifications
     case ready, readyStale, readyNotIdle
     case wakeDone, wakeDoneStale
     // Commands from administrators.
@@ -141,6 +141,9 @@ struct Cell {
         case .media: said(.mediaActivity)
         case .observe: said(.observe(name: "reader", .accessory("/dev/reader")))
         case .stopObserving: said(.stopObserving(name: "reader"))
+        case .schedule:
+            said(.schedule(LocalNotification("tea", NotificationContent(title: "Tea"), .time(.max))))
+        case .cancelNotifications: said(.cancelNotifications(nil))
         case .ready: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []))
         case .readyStale: said(.readyToSuspend(epoch: bench.lastEpoch &- 1, notIdle: []))
         case .readyNotIdle: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: [socket]))

@@ -25,6 +25,8 @@ struct RecoveryLogTests {
             case noOwner
             case fetch
             case observations(Int)
+            case notification(UInt64)
+            case noNotification(UInt64)
             case noRecords
             case flush
         }
@@ -66,6 +68,10 @@ struct RecoveryLogTests {
         }
         mutating func removeOwner(_ number: UInt64) { entries.append(.noOwner) }
         mutating func put(_ fetch: RecoverySnapshot.Fetch) { entries.append(.fetch) }
+        mutating func put(_ notification: RecoverySnapshot.Notification) {
+            entries.append(.notification(notification.number))
+        }
+        mutating func removeNotification(_ number: UInt64) { entries.append(.noNotification(number)) }
         mutating func put(_ observations: [Observation], of client: ClientID) {
             entries.append(.observations(observations.count))
         }

@@ -20,7 +20,16 @@ extension Transitions {
                 ([.preparing], "background(linger) cancelled close done"),
                 (asleep, "background(wake) thaw close done wake:clientMessage"),
             ]
-        case .observe, .stopObserving:
+        case .schedule:
+            [
+                (dormant, "= refused:illegalState(dormant)"),
+                ([.launching], "= refused:illegalState(launching)"),
+                ([.gone], "="),
+                (runs + ending, "= scheduled"),
+                ([.preparing], "background(linger) cancelled scheduled"),
+                (asleep, "background(wake) thaw scheduled wake:clientMessage"),
+            ]
+        case .observe, .stopObserving, .cancelNotifications:
             [
                 (dormant, "= refused:illegalState(dormant)"),
                 ([.launching], "= refused:illegalState(launching)"),

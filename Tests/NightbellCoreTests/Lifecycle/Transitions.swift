@@ -16,7 +16,8 @@ enum Transitions {
 
     static func row(_ happening: Happening) -> Row {
         switch happening {
-        case .handOver, .releaseOwn, .observe, .stopObserving, .releaseStale, .enterBackground,
+        case .handOver, .releaseOwn, .observe, .stopObserving, .schedule, .cancelNotifications, .releaseStale,
+            .enterBackground,
             .backgroundEntered, .enterForeground, .setKeepAlive, .setKeepAliveTooShort, .clearKeepAlive,
             .beginTask, .endTask, .endUnknownTask, .timeRemaining, .media, .ready, .readyStale,
             .readyNotIdle, .wakeDone, .wakeDoneStale:

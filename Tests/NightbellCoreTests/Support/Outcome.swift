@@ -66,6 +66,7 @@ private func words(_ answer: Answer) -> String {
     case .refused(let refusal): words(refusal)
     case .backgroundTask(let task): task == nil ? "noTask" : "task"
     case .backgroundTimeLeft(let left): left.map { "left:\($0.nanoseconds / 1_000_000_000)" } ?? "unlimited"
+    case .scheduled(let dropped): dropped.map { "scheduled, dropped \($0)" } ?? "scheduled"
     }
 }
 
@@ -101,7 +102,7 @@ private func words(_ trace: Trace) -> String? {
     case .gaveUp: "gaveUp"
     case .registered, .gone, .state, .woken, .suspensionCancelled, .foundRunning, .adopted, .refusedSocket,
         .released, .terminated, .becameDormant, .launching, .doesNotSpeak, .rejoined, .stateDropped,
-        .outOfReach, .unlockUnknown, .fetchEnded, .pushEnded, .observed, .simulated:
+        .outOfReach, .unlockUnknown, .fetchEnded, .pushEnded, .observed, .notification, .simulated:
         nil
     }
 }
@@ -114,7 +115,7 @@ extension WakeReasons {
             (.relaunched, "relaunched"), (.unanswered, "unanswered"), (.pathLost, "pathLost"),
             (.fetch, "fetch"), (.networkChanged, "networkChanged"), (.location, "location"),
             (.device, "device"), (.bluetooth, "bluetooth"),
-            (.transfer, "transfer"), (.push, "push"),
+            (.transfer, "transfer"), (.push, "push"), (.notification, "notification"),
         ]
         return names.filter { contains($0.0) }.map(\.1).joined(separator: "+")
     }

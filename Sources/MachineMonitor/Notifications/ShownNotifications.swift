@@ -1,0 +1,62 @@
+import Glibc
+import LinuxSystem
+
+/// The numbers under which the session's server shows notifications, in a file that ends with the session.
+///
+/// A supervisor's worker, or this process, may end after a server has shown a notification and before that is
+/// recorded. The next one is asked to show it again: with its number it replaces the first one on the screen.
+struct ShownNotifications {
+    /// One showing of a notification.
+    struct Key: Hashable {
+        var number: UInt64
+        var revision: UInt64
+    }
+
+    private let path: String
+    private let server: String
+    private var ids: [Key: UInt32] = [:]
+
+    /// Older lines are dropped.
+    private static let mostLines = 256
+    /// In bytes.
+    private static let longestFile = 65_536
+
+    /// - Parameters:
+    ///   - directory: of the user's session. Without it nothing is remembered.
+    ///   - server: names the server as long as it lives.
+    init(directory: String, server: String) {
+        path = directory + "/nightbell-notifications"
+        self.server = server
+        guard case .content(let bytes)? = try? SmallFile.find(path, limit: Self.longestFile) else { return }
+        var lines: [Substring] = []
+        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+            let words = line.split(separator: " ")
+            guard words.count == 4, words[0] == server, let number = UInt64(words[1]),
+                let revision = UInt64(words[2]), let id = UInt32(words[3])
+            else { continue }
+            ids[Key(number: number, revision: revision)] = id
+            lines.append(line)
+        }
+        guard lines.count > Self.mostLines else { return }
+        unsafe unlink(path)
+        append(lines.suffix(Self.mostLines / 2).joined(separator: "\n") + "\n")
+    }
+
+    /// The server's number; 0: it is not known to be shown.
+    func id(of key: Key) -> UInt32 { ids[key] ?? 0 }
+
+    mutating func note(_ key: Key, _ id: UInt32) {
+        guard ids.updateValue(id, forKey: key) != id else { return }
+        append("\(server) \(key.number) \(key.revision) \(id)\n")
+    }
+
+    private func append(_ text: String) {
+        guard
+            let file = try? OwnedDescriptor(
+                opening: path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, mode: 0o600)
+        else { return }
+        let bytes = Array(text.utf8)
+        // One write, so that no reader sees a part of it.
+        _ = unsafe write(file.rawValue, bytes, bytes.count)
+    }
+}

@@ -1,0 +1,190 @@
+/// The notifications of all identifiers, whether a client uses them or not.
+package struct NotificationTable: Sendable, Equatable {
+    /// The notifications of one identifier, by its place in `Supervision.owners`.
+    struct Place: Sendable, Equatable {
+        /// In the order in which they were scheduled.
+        var entries: [SlotID] = []
+        /// That the client has still to be told, or to finish.
+        var events: [NotificationEvent] = []
+    }
+
+    var entries = SlotMap<NotificationEntry>()
+    /// The place of each entry, by slot.
+    private var placeOfSlot = SideTable<UInt32>()
+    private(set) var places = SideTable<Place>()
+    /// When something is due, by the entry's slot.
+    private var deadlines = DeadlineQueue()
+    /// By number; only looked up, so that the order has no effect.
+    private var numbers: [UInt64: SlotID] = [:]
+    private var lastNumber: UInt64 = 0
+    private(set) var clock: NotificationClock?
+    /// The notification server in the session of each user, if one is known.
+    private(set) var servers: [UserID: String] = [:]
+    /// The connections of the monitors to them.
+    private(set) var listeners: [UserID: String] = [:]
+    /// The entries of each user that are to be shown, or are shown, by slot. Sorted when they are read.
+    private var presented: [UserID: Set<UInt32>] = [:]
+    /// The numbers of the servers' notifications that are to be closed.
+    private var closing: [UserID: [UInt32]] = [:]
+    /// How many entries each user has.
+    private var counts: [UserID: Int] = [:]
+    /// The places with events to be told at the end of the turn.
+    var untold: Set<UInt32> = []
+    /// When to look at those again, in elapsed time.
+    var tellDue: Instant?
+    /// The places of identifiers with an activated notification, and without a client.
+    var absent: [UInt32] = []
+    /// Counts the changes of what is asked of the monitors.
+    package private(set) var revision: UInt64 = 0
+
+    package init() {}
+
+    package var isEmpty: Bool { places.isEmpty }
+
+    /// In elapsed time.
+    var nextDeadline: Instant? { earlier(deadlines.first?.instant, tellDue) }
+
+    // MARK: Entries
+
+    func place(_ place: UInt32) -> Place? { places.contains(place) ? places[place] : nil }
+
+    func count(of user: UserID) -> Int { counts[user] ?? 0 }
+
+    func entry(_ identifier: String, at place: UInt32) -> SlotID? {
+        self.place(place)?.entries.first { entries[$0].notification.identifier == identifier }
+    }
+
+    func id(of number: UInt64) -> SlotID? { numbers[number] }
+
+    func place(of id: SlotID) -> UInt32 { placeOfSlot[id.slot] }
+
+    /// Numbers are given from here on, or from the last one.
+    mutating func number(from number: UInt64) { lastNumber = max(lastNumber, number) }
+
+    mutating func nextNumber() -> UInt64 {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    mutating func insert(_ entry: NotificationEntry, at place: UInt32, of user: UserID) -> SlotID {
+        let id = entries.insert(entry)
+        lastNumber = max(lastNumber, entry.number)
+        numbers[entry.number] = id
+        placeOfSlot.insert(place, at: id.slot)
+        change(place) { $0.entries.append(id) }
+        counts[user, default: 0] += 1
+        settle(id, of: user)
+        return id
+    }
+
+    mutating func remove(_ id: SlotID, of user: UserID) {
+        guard entries.contains(id) else { return }
+        let place = placeOfSlot[id.slot]
+        close(entries[id].presentation?.display, of: user)
+        deadlines.set(id.slot, to: nil)
+        if presented[user]?.remove(id.slot) != nil { revision += 1 }
+        if presented[user]?.isEmpty == true { presented[user] = nil }
+        numbers[entries[id].number] = nil
+        placeOfSlot.remove(id.slot)
+        entries.remove(id)
+        counts[user, default: 0] -= 1
+        if counts[user] == 0 { counts[user] = nil }
+        change(place) { $0.entries.removeAll { $0 == id } }
+    }
+
+    /// Sets the timer of an entry, and whether it is asked of a monitor, after it was changed.
+    mutating func settle(_ id: SlotID, of user: UserID) {
+        let entry = entries[id]
+        deadlines.set(id.slot, to: earlier(entry.due(clock), entry.presentation?.notBefore))
+        let isPresented = entry.presentation != nil
+        let wasPresented = presented[user]?.contains(id.slot) ?? false
+        guard isPresented || wasPresented else { return }
+        revision += 1
+        if isPresented {
+            presented[user, default: []].insert(id.slot)
+        } else {
+            presented[user]?.remove(id.slot)
+            if presented[user]?.isEmpty == true { presented[user] = nil }
+        }
+    }
+
+    mutating func popDue(at elapsed: Instant) -> SlotID? {
+        deadlines.popDue(at: elapsed).flatMap { entries.id(inSlot: $0) }
+    }
+
+    // MARK: Events
+
+    mutating func change(_ place: UInt32, _ change: (inout Place) -> Void) {
+        var value = self.place(place) ?? Place()
+        change(&value)
+        if value.entries.isEmpty, value.events.isEmpty {
+            places.remove(place)
+        } else {
+            places.insert(value, at: place)
+        }
+    }
+
+    mutating func restore(_ event: NotificationEvent, at place: UInt32) {
+        lastNumber = max(lastNumber, event.number)
+        change(place) { $0.events.append(event) }
+    }
+
+    // MARK: Clocks and servers
+
+    /// - Returns: the entries that aim at another time now.
+    mutating func set(_ clock: NotificationClock, at elapsed: Instant) -> [SlotID] {
+        guard clock != self.clock else { return [] }
+        self.clock = clock
+        var changed: [SlotID] = []
+        for id in Array(entries.ids) {
+            let target = entries[id].target
+            entries[id].follow(clock, at: elapsed)
+            let entry = entries[id]
+            if entry.target != target { changed.append(id) }
+            deadlines.set(id.slot, to: earlier(entry.due(clock), entry.presentation?.notBefore))
+        }
+        return changed
+    }
+
+    mutating func set(_ server: String?, listener: String, of user: UserID) {
+        listeners[user] = server == nil ? nil : listener
+        guard servers[user] != server else { return }
+        servers[user] = server
+        closing[user] = nil
+        revision += 1
+    }
+
+    /// The entries of a user that are to be shown, or are shown.
+    func presented(of user: UserID) -> [SlotID] {
+        (presented[user] ?? []).sorted().compactMap { entries.id(inSlot: $0) }
+    }
+
+    // MARK: The demand
+
+    /// The longest list of notifications that one demand contains: with the longest contents they fit into
+    /// half a packet.
+    package static let postsAtOnce = 8
+    private static let closesAtOnce = 256
+
+    mutating func close(_ display: NotificationEntry.Display?, of user: UserID) {
+        guard let display, display.server == servers[user] else { return }
+        closing[user, default: []].append(display.id)
+        if closing[user, default: []].count > Self.closesAtOnce { closing[user]?.removeFirst() }
+        revision += 1
+    }
+
+    /// It is closed.
+    mutating func noteClosed(_ id: UInt32, of user: UserID) {
+        guard closing[user]?.contains(id) == true else { return }
+        closing[user]?.removeAll { $0 == id }
+        if closing[user]?.isEmpty == true { closing[user] = nil }
+        revision += 1
+    }
+
+    /// Users with a session that has to be observed, sorted.
+    package var users: [UserID] { Set(presented.keys).union(closing.keys).sorted() }
+
+    func needsServer(of user: UserID) -> Bool { presented[user] != nil }
+
+    func closes(of user: UserID) -> [UInt32] { closing[user] ?? [] }
+}

@@ -1,0 +1,368 @@
+import EdgeTestSupport
+import Foundation
+import LinuxSystem
+import NightbellCore
+import NightbellSupervisor
+import NightbellWire
+import SwiftProtobuf
+import Synchronization
+import Testing
+
+/// Notifications of clients that speak the bare protocol, and a session's monitor that the test speaks for.
+@Suite(.timeLimit(.minutes(40))) struct NotificationRequestTests {
+    private static let name = "org.example.tea"
+
+    private func notification(
+        _ identifier: String, _ change: (inout WireLocalNotification) -> Void = { _ in }
+    ) -> WireLocalNotification {
+        var notification = WireLocalNotification()
+        notification.identifier = identifier
+        notification.content.title = "Title of \(identifier)"
+        change(&notification)
+        return notification
+    }
+
+    @discardableResult
+    private func schedule(
+        _ client: WireClient, _ identifier: String, _ change: (inout WireLocalNotification) -> Void = { _ in }
+    ) throws -> String {
+        let message = WireScheduleNotification.with { $0.notification = notification(identifier, change) }
+        switch try client.ask(.scheduleNotification(message)) {
+        case .notificationScheduled(let answer): return answer.dropped
+        case .error(let error): throw error
+        case let other: throw TestFailure("\(other)")
+        }
+    }
+
+    private func list(_ client: WireClient) throws -> [WireNotificationInfo] {
+        var all: [WireNotificationInfo] = []
+        while true {
+            let message = WireListNotifications.with { $0.after = all.last?.number ?? 0 }
+            guard case .notificationList(let list) = try client.ask(.listNotifications(message)) else {
+                throw TestFailure("no list")
+            }
+            all += list.notifications
+            guard list.hasMore_p else { return all }
+        }
+    }
+
+    private func report(_ monitor: FakeMonitor, server: String) throws {
+        try monitor.report(.notificationServer(.with { $0.name = server }))
+    }
+
+    private func report(_ monitor: FakeMonitor, shown post: WireMonitorDemand.Post, as id: UInt32) throws {
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = id
+                    $0.shown = .with {
+                        $0.number = post.number
+                        $0.revision = post.revision
+                        $0.server = "server"
+                    }
+                }))
+    }
+
+    @Test func valuesOutOfTheirRangeAreRefusedWithAReason() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, Self.name)
+        let mistakes: [(String, (inout WireLocalNotification) -> Void)] = [
+            ("identifier", { $0.identifier = "" }),
+            ("identifier", { $0.identifier = String(repeating: "x", count: 65) }),
+            ("title", { $0.content.title = "" }),
+            ("title", { $0.content.title = String(repeating: "x", count: 257) }),
+            ("NUL", { $0.content.title = "a\0b" }),
+            ("body", { $0.content.body = String(repeating: "x", count: 1_025) }),
+            ("payload", { $0.content.payload = Data(count: 2_049) }),
+            ("sound", { $0.content.sound = String(repeating: "x", count: 65) }),
+            (
+                "actions",
+                {
+                    $0.content.actions = (0..<5).map { number in
+                        .with {
+                            $0.key = "\(number)"; $0.label = "x"
+                        }
+                    }
+                }
+            ),
+            (
+                "actions",
+                {
+                    $0.content.actions = [
+                        .with {
+                            $0.key = "default"; $0.label = "x"
+                        }
+                    ]
+                }
+            ),
+            ("label", { $0.content.actions = [.with { $0.key = "a" }] }),
+            ("urgency", { $0.content.urgency = .UNRECOGNIZED(9) }),
+            ("repeat", { $0.repeats = true }),
+            (
+                "repeats",
+                {
+                    $0.atUnixMs = 1; $0.repeats = true
+                }
+            ),
+            ("range", { $0.atUnixMs = .max }),
+            (
+                "interval",
+                {
+                    $0.afterMs = 59_999; $0.repeats = true
+                }
+            ),
+            ("interval", { $0.afterMs = 367 * 86_400_000 }),
+            ("calendar", { $0.calendar.secondOfDay = 86_400 }),
+            ("calendar", { $0.calendar.weekday = 8 }),
+            ("calendar", { $0.calendar.dayOfMonth = 0 }),
+        ]
+        for (index, (words, mistake)) in mistakes.enumerated() {
+            let error = #expect(throws: WireError.self, "mistake \(index)") {
+                try schedule(client, "a", mistake)
+            }
+            #expect(
+                error?.code == .invalidArgument && error?.message.contains(words) == true,
+                "\(index): \(error?.message ?? "")")
+        }
+        let many = WireCancelNotifications.with { $0.identifiers = (0...128).map { "\($0)" } }
+        guard case .error(let error) = try client.ask(.cancelNotifications(many)) else {
+            throw TestFailure("too many identifiers are accepted")
+        }
+        #expect(error.code == .invalidArgument)
+        #expect(try list(client).isEmpty)
+        // The longest that is permitted.
+        try schedule(client, String(repeating: "i", count: 64)) {
+            $0.content.title = String(repeating: "t", count: 256)
+            $0.content.body = String(repeating: "b", count: 1_024)
+            $0.content.payload = Data(count: 2_048)
+            $0.afterMs = 366 * 86_400_000
+        }
+        #expect(try list(client).map(\.notification.content.payload.count) == [2_048])
+        try supervisor.stop()
+    }
+
+    @Test func aLongListComesInParts() throws {
+        let supervisor = try TestSupervisor()
+        let client = try WireClient(supervisor, Self.name)
+        for number in 0..<128 {
+            let dropped = try schedule(client, "\(number)") {
+                $0.content.body = String(repeating: "b", count: 1_024)
+                $0.content.payload = Data(count: 2_048)
+                $0.afterMs = UInt64(3_600_000 + number)
+            }
+            #expect(dropped.isEmpty)
+        }
+        #expect(try schedule(client, "latest") { $0.afterMs = 7_200_000 } == "latest")
+        #expect(try schedule(client, "soonest") { $0.afterMs = 1_000_000 } == "127")
+        let all = try list(client)
+        #expect(all.map(\.notification.identifier) == (0..<127).map { "\($0)" } + ["soonest"])
+        #expect(all.allSatisfy { $0.state == .pending && $0.hasDueInMs })
+        #expect(try WireClient(supervisor).show(Self.name).pendingNotifications == 128)
+        // Others do not see the payload.
+        let message = WireShowNotifications.with { $0.identifier = Self.name }
+        guard case .notificationList(let shown) = try WireClient(supervisor).ask(.showNotifications(message))
+        else { throw TestFailure("no list") }
+        #expect(shown.hasMore_p && shown.notifications.allSatisfy { $0.notification.content.payload.isEmpty })
+        guard case .done = try client.ask(.cancelNotifications(.with { $0.all = true })) else {
+            throw TestFailure("not cancelled")
+        }
+        #expect(try list(client).isEmpty)
+        try supervisor.stop()
+    }
+
+    @Test func aNotificationIsAskedOfTheMonitorUntilItIsShown() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor { $0.monitor = monitor.program }
+        let client = try WireClient(supervisor, Self.name)
+        try client.enterBackground()
+        try schedule(client, "tea") {
+            $0.content.payload = Data([7])
+            $0.content.badge = 4
+        }
+        try monitor.start()
+        let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
+        #expect(
+            post.title == "Title of tea" && post.client == Self.name && post.badge == 4 && post.replaces == 0)
+        #expect(try list(client).map(\.state) == [.waiting])
+        // The monitor ends: the next one is asked the same.
+        monitor.end()
+        try monitor.start()
+        #expect(try monitor.demand { !$0.posts.isEmpty }.posts == [post])
+        try report(monitor, server: "server")
+        try report(monitor, shown: post, as: 9)
+        try monitor.demand { $0.posts.isEmpty && $0.sources == [.notifications] }
+        #expect(try list(client).map(\.state) == [.shown])
+        #expect(
+            try WireClient(supervisor).status().sources.contains {
+                $0.name.hasPrefix("notifications of uid") && $0.isAvailable
+            })
+        // A report about another notification, or of too many words, means nothing.
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 8; $0.activated = .with { $0.action = "default" }
+                }))
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 9
+                    $0.activated = .with { $0.action = String(repeating: "x", count: 1_000) }
+                }))
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 9;
+                    $0.activated = .with {
+                        $0.action = "reply"; $0.token = "t"
+                    }
+                }))
+        let wake = try client.wake()
+        #expect(wake.reasons.contains(.notification) && wake.notifications.count == 1)
+        let event = try #require(wake.notifications.first)
+        #expect(event.identifier == "tea" && event.content.payload == Data([7]))
+        #expect(event.activated.action == "reply" && event.activated.token == "t")
+        try client.finish(wake)
+        try monitor.demand { $0.closes == [9] }
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 9
+                    $0.closed = .init()
+                }))
+        // Nothing is left, and the monitor is not needed any more.
+        try monitor.demand { $0.sources.isEmpty }
+        try supervisor.stop()
+    }
+
+    @Test func cancellingClosesTheShownOne() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor { $0.monitor = monitor.program }
+        let client = try WireClient(supervisor, Self.name)
+        try client.enterBackground()
+        try schedule(client, "tea")
+        try monitor.start()
+        let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
+        try report(monitor, server: "server")
+        try report(monitor, shown: post, as: 3)
+        try monitor.demand { $0.posts.isEmpty }
+        _ = try client.ask(.cancelNotifications(.with { $0.identifiers = ["tea"] }))
+        try monitor.demand { $0.closes == [3] }
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 3; $0.closed = .init()
+                }))
+        try monitor.demand { $0.sources.isEmpty }
+        try supervisor.stop()
+    }
+
+    @Test func theClockOfTheMachineCounts() throws {
+        let offset = Mutex(Duration.seconds(1_750_000_000))
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor {
+            $0.monitor = monitor.program
+            $0.pretendedClock = { NotificationClock(utc: offset.withLock { $0 }, zone: .zero) }
+        }
+        let client = try WireClient(supervisor, Self.name)
+        try client.enterBackground()
+        let now = 1_750_000_000_000 + BootClock.now() / 1_000_000
+        try schedule(client, "tea") { $0.atUnixMs = now + 3_600_000 }
+        let due = try #require(try list(client).first).dueInMs
+        #expect((3_590_000...3_600_000).contains(due))
+        // The clock is set: the next turn knows.
+        offset.withLock { $0 += .seconds(3_000) }
+        #expect(try eventually { (590_000...600_000).contains(try list(client).first?.dueInMs ?? 0) })
+        offset.withLock { $0 += .seconds(3_000) }
+        #expect(try eventually { try list(client).map(\.state) == [.waiting] })
+        try monitor.start()
+        #expect(try monitor.demand { !$0.posts.isEmpty }.posts.count == 1)
+        try supervisor.stop()
+    }
+
+    @Test func withoutAMonitorItWaits() throws {
+        let supervisor = try TestSupervisor { $0.monitor = nil }
+        let client = try WireClient(supervisor, Self.name)
+        try client.enterBackground()
+        try schedule(client, "tea")
+        #expect(try list(client).map(\.state) == [.waiting])
+        let source = try WireClient(supervisor).status().sources.first { $0.name.hasPrefix("notifications") }
+        #expect(source?.isAvailable == false && source?.reason.contains("wait") == true)
+        try supervisor.stop()
+    }
+
+    @Test func theForegroundIsToldUntilItHasFinished() throws {
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor { $0.monitor = monitor.program }
+        do {
+            let client = try WireClient(supervisor, Self.name)
+            try schedule(client, "tea") { $0.afterMs = 1 }
+            let wake = try client.wake()
+            #expect(wake.notifications.map(\.identifier) == ["tea"])
+            guard case .delivered? = wake.notifications.first?.kind else {
+                throw TestFailure("not delivered")
+            }
+            // It ends without having finished.
+        }
+        try monitor.start()
+        #expect(try monitor.demand { !$0.posts.isEmpty }.posts.first?.title == "Title of tea")
+        try supervisor.stop()
+    }
+
+    @Test func theyOutliveTheSupervisorAndItsKeeper() throws {
+        let state = NSTemporaryDirectory() + "nightbell-notifications-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: state) }
+        let flags = "--set stateDirectory=\(state) --set monitor=off"
+        do {
+            let daemon = try DaemonProcess(suspension: "none", flags)
+            let client = try WireClient(path: daemon.socketPath)
+            try client.hello(Self.name)
+            try client.enterBackground()
+            try schedule(client, "later") { $0.afterMs = 3_600_000 }
+            try schedule(client, "daily") {
+                $0.calendar.secondOfDay = 100
+                $0.repeats = true
+            }
+            try schedule(client, "due")
+            try schedule(client, "gone") { $0.afterMs = 3_600_000 }
+            _ = try client.ask(.cancelNotifications(.with { $0.identifiers = ["gone"] }))
+        }
+        let daemon = try DaemonProcess(suspension: "none", flags)
+        let message = WireShowNotifications()
+        guard
+            case .notificationList(let list) = try WireClient(path: daemon.socketPath).ask(
+                .showNotifications(message))
+        else { throw TestFailure("no list") }
+        #expect(list.notifications.map(\.notification.identifier) == ["later", "daily", "due"])
+        #expect(list.notifications.map(\.state) == [.pending, .pending, .waiting])
+        let due = try #require(list.notifications.first).dueInMs
+        #expect((3_500_000...3_600_000).contains(due))
+        #expect(list.notifications[1].hasDueInMs && list.notifications[1].dueInMs <= 86_400_000)
+    }
+
+    @Test func anActivationLaunchesAClientThatHasEnded() throws {
+        let monitor = try FakeMonitor()
+        let daemon = try DaemonProcess(
+            suspension: "none", "--set monitorProgram='\(monitor.program.path)'")
+        let actor = try TestClient(Self.name, socketPath: daemon.socketPath)
+        let first = try actor.start("")
+        try first.command("notify tea Tea after=1 payload=table")
+        // It is done.
+        try first.say("exit 0")
+        try monitor.start()
+        let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
+        try report(monitor, server: "server")
+        try report(monitor, shown: post, as: 2)
+        try monitor.demand { $0.posts.isEmpty }
+        #expect(try WireClient(path: daemon.socketPath).show(Self.name).state == .dormant)
+        try monitor.report(
+            .notification(
+                .with {
+                    $0.id = 2; $0.activated = .with { $0.action = "default" }
+                }))
+        let second = try actor.returns("")
+        #expect(try second.event("activated") == "activated tea action=default payload=table token=")
+        try second.say("exit 0")
+        #expect(try eventually { try WireClient(path: daemon.socketPath).status().clientsByState.isEmpty })
+        #expect(actor.staysAway())
+    }
+}

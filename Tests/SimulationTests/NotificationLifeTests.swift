@@ -1,0 +1,60 @@
+import NightbellCore
+import Simulation
+import Testing
+
+/// The rules of notifications in small worlds, and the mistakes that these find.
+@Suite("Notifications in small worlds")
+struct NotificationLifeTests {
+    static let mutations: [Mutation] = [
+        .postsCancelledNotifications, .losesNotificationsWithoutServer, .showsInForeground,
+        .dropsSoonestNotifications, .ignoresClockChanges, .restoresWithoutNotifications,
+    ]
+    private static let seeds = 0..<200 as Range<UInt64>
+    private static let steps = 400
+
+    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, violation: Violation)? {
+        for seed in Self.seeds {
+            var life = NotificationLife(seed: seed, mutation: mutation)
+            life.run(steps: Self.steps)
+            if let violation = life.violation { return (seed, violation) }
+        }
+        return nil
+    }
+
+    @Test("Without a mistake they are clean")
+    func clean() {
+        let found = firstViolation()
+        #expect(found == nil, "\(found.map { "seed \($0.seed): \($0.violation)" } ?? "")")
+    }
+
+    @Test(
+        "A mistake of the core is found",
+        .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
+    func mutation(_ mutation: Mutation) throws {
+        let found = try #require(firstViolation(mutation), "\(mutation) is not found")
+        print("mutation \(mutation.rawValue): seed \(found.seed), \(found.violation)")
+    }
+
+    @Test("Everything happens in them")
+    func coverage() {
+        var sum = NotificationLife.Coverage()
+        for seed in Self.seeds {
+            var life = NotificationLife(seed: seed)
+            life.run(steps: Self.steps)
+            sum.shown += life.coverage.shown
+            sum.told += life.coverage.told
+            sum.dropped += life.coverage.dropped
+            sum.activations += life.coverage.activations
+            sum.launches += life.coverage.launches
+            sum.afterQuit += life.coverage.afterQuit
+            sum.clockChanges += life.coverage.clockChanges
+            sum.deaths += life.coverage.deaths
+            sum.lostReports += life.coverage.lostReports
+            sum.renewals += life.coverage.renewals
+        }
+        print(sum)
+        #expect(sum.shown > 1_000 && sum.told > 1_000 && sum.dropped > 100 && sum.activations > 100)
+        #expect(sum.launches > 100 && sum.afterQuit > 10 && sum.clockChanges > 100)
+        #expect(sum.deaths > 100 && sum.lostReports > 10 && sum.renewals > 100)
+    }
+}
