@@ -67,6 +67,8 @@ public actor Supervisor {
     /// The number of monitors that were started so far.
     var monitorsStarted: UInt64 = 0
     var transferCare = TransferCare()
+    /// The connection that has reported waiting pushes last, while it lasts.
+    var pushService: UInt64?
     var alarm = MachineAlarm()
     /// Clients with sockets that are being inspected, because of a change of the network.
     var pathInspections: [ClientID: PathInspectionProgress] = [:]

@@ -173,6 +173,14 @@ package struct Mailboxes {
         }
     }
 
+    /// The number of each report is that of its last message.
+    mutating func numberByMessages() {
+        for recipient in mailboxes.keys {
+            let last = mailboxes[recipient]?.messages.last?.id
+            mailboxes[recipient]?.number = last ?? 0
+        }
+    }
+
     // MARK: Subscriptions
 
     package func subscription(of recipient: Recipient, named name: String) -> PushSubscription? {

@@ -135,14 +135,16 @@ package final class PushService {
     private func undoTurn(_ problem: String) {
         if problem != lastProblem { logger.error("\(problem)") }
         lastProblem = problem
-        store.dropChanges()
+        store.dropChanges(lastNumber: mailboxes.lastNumber)
         for index in accepted.indices { accepted[index].result = .failed }
         for connection in touched.values { connection.fail("it cannot be stored") }
         do throws(PushError) {
             let number = mailboxes.lastNumber
             mailboxes = try store.load(configuration.limits)
             mailboxes.skipNumbers(to: number)
-            mailboxes.tellAllAgain()
+            // With the numbers that they had: no client is told again because the disk is still full.
+            mailboxes.numberByMessages()
+            mailboxes.noteAll()
             door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
         } catch {
             logger.error("\(error)")

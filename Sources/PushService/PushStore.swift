@@ -180,5 +180,8 @@ final class PushStore {
     }
 
     /// The changes since the last call of `commit` are not to be written.
-    func dropChanges() { changes = [] }
+    func dropChanges(lastNumber: UInt64) {
+        changes = []
+        writtenNumber = lastNumber
+    }
 }

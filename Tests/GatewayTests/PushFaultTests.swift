@@ -59,7 +59,10 @@ struct PushFaultTests {
         #expect(new != path)
         try fixture.supervisor.reaches("suspended", Self.name)
         #expect(try send(fixture, new, "after") == 201)
-        try client.wrote(" after\n")
+        let isTold = eventually(within: 30_000) { client.output.contains(" after\n") }
+        #expect(
+            isTold,
+            "\(client.output) \(fixture.gateway.errors) \(try fixture.supervisor.nightbell("show", Self.name).output)")
     }
 
     @Test("While there is no push service, a client is not woken in vain")
@@ -132,7 +135,12 @@ struct PushFaultTests {
         #expect(statuses.first == 201 && statuses.last == 503, "\(statuses)")
         #expect(try fixture.get("/healthz").status == 200)
         #expect(fixture.gateway.errors.contains("the store of pushes failed"))
-        // The supervisor does not notice.
+        // The supervisor and its clients do not notice: nothing is told again for that.
+        try fixture.supervisor.reaches("suspended", Self.name)
+        let wakes = try fixture.supervisor.wakes(Self.name)
+        for _ in 0..<5 { #expect(try send(fixture, path, body) == 503) }
+        try fixture.supervisor.reaches("suspended", Self.name)
+        #expect(try fixture.supervisor.wakes(Self.name) == wakes)
         let other = try Program(
             "nightbell", ["list"], environment: ["NIGHTBELL_SOCKET": fixture.supervisor.socket]
         ).outcome()

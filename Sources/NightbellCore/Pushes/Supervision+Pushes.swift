@@ -49,6 +49,9 @@ extension Supervision {
             for index in observations.table[slot].indices
             where observations.table[slot][index].subject == .pushes {
                 observations.table[slot][index].push.forgetService()
+                // The service may be the reason why the client has failed.
+                observations.table[slot][index].push.retryAt = nil
+                recordObservations(of: ClientID(id))
                 dropPending(index, of: ClientID(id))
             }
         }

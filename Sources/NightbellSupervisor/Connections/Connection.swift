@@ -19,8 +19,6 @@ final class Connection {
     var role = Role.stranger
     /// Whether a message has arrived on it.
     var hasSpoken = false
-    /// It has reported waiting pushes.
-    var isPushService = false
     /// It is in the backlog.
     var isWaiting = false
     /// The client's process has ended, and that has not been handled yet.

@@ -232,7 +232,10 @@ extension Supervisor {
         connection.forgetWritable()
         // It may have been told why.
         if !connection.hasEnded { connection.socket.discardInput() }
-        if connection.isPushService { followUps.append(.fact(.pushServiceChanged)) }
+        if pushService == connection.key {
+            pushService = nil
+            followUps.append(.fact(.pushServiceChanged))
+        }
         connections.remove(connection)
         memory.departures += 1
         connection.role = .stranger

@@ -19,8 +19,8 @@ extension Supervisor {
             let error = WireError(.invalidArgument, "no identifier of a client, or no number")
             return answer(connection, request, .error(error))
         }
-        if !connection.isPushService {
-            connection.isPushService = true
+        if pushService != connection.key {
+            pushService = connection.key
             feed(.fact(.pushServiceChanged))
         }
         let waiting = WaitingPushes(

@@ -48,7 +48,10 @@ extension PushLife {
                 clients[index].known = waiting.number
             }
         case .pushServiceChanged:
-            for index in clients.indices { forgetService(index) }
+            for index in clients.indices {
+                forgetService(index)
+                clients[index].retryAt = nil
+            }
         default: break
         }
     }
