@@ -46,8 +46,10 @@ extension Supervisor {
     /// The sources of a user's session that are needed.
     func sessionReports(of user: UserID) -> [WireSupervisorStatus.Source] {
         var reports: [WireSupervisorStatus.Source] = []
-        if ask({ $0.needsMedia(of: user) }) { reports.append(mediaReport(of: user)) }
-        if ask({ $0.needsNotifications(of: user) }) { reports.append(notificationReport(of: user)) }
+        let needsNotifications = ask { $0.needsNotifications(of: user) }
+        // Media is told of for as long as the session is observed for it.
+        if ask({ $0.needsMedia(of: user) }) || !needsNotifications { reports.append(mediaReport(of: user)) }
+        if needsNotifications { reports.append(notificationReport(of: user)) }
         return reports
     }
 

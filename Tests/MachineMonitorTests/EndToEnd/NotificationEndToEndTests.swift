@@ -130,4 +130,48 @@ struct NotificationEndToEndTests {
         run.end()
         server.end()
     }
+
+    @Test(
+        "A supervisor without rights shows those of its own user",
+        .enabled(if: geteuid() == 0, "becoming another user needs root"))
+    func unprivileged() throws {
+        let server = try NotificationTests.startServer(bus)
+        let directory = try TemporaryDirectory()
+        chown(directory.path, 65_534, 65_534)
+        let identity = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        let socket = directory.file("nightbell.sock")
+        let environment = bareEnvironment().merging([
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "XDG_RUNTIME_DIR": directory.path,
+            "NIGHTBELL_SOCKET": socket,
+        ]) { $1 }
+        let daemon = try Helper(
+            identity + [
+                product("nightbelld"), "--system", "--socket", socket, "--runtime-directory", directory.path,
+                "--suspend", "signal", "--log-level", "critical", "--set", "stateDirectory=", "--set",
+                "memoryPressure.file=",
+            ], environment: environment)
+        try check(try eventually(within: 60_000) { access(socket, F_OK) == 0 }, "nightbelld does not serve")
+        let report = try OwnedDescriptor(
+            opening: directory.file("report"), O_WRONLY | O_CREAT | O_APPEND, mode: 0o600)
+        let client = try Helper(
+            identity + [product("mode-example"), "notification", "1"], environment: environment,
+            output: report.rawValue)
+        let isShown = try eventually(within: 60_000) {
+            try NotificationTests.shown(bus).contains("Time for tea")
+        }
+        try check(isShown, "it is not shown")
+        let isWoken = try eventually(within: 60_000) {
+            try server.emit(NotificationTests.name, "ActionInvoked", "us", "[<uint32 1>, <'default'>]")
+            return try SmallFile.readText(directory.file("report")).contains(
+                "reminder is activated (default)")
+        }
+        try check(isWoken, "it is not activated")
+        client.end()
+        kill(daemon.pid, SIGTERM)
+        if let process = try? ProcessHandle(opening: daemon.pid) {
+            _ = Poll.wait(process.rawValue, for: .readable, timeoutMilliseconds: 10_000)
+        }
+        daemon.end()
+        server.end()
+    }
 }

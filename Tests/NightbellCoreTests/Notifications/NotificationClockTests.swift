@@ -22,6 +22,7 @@ import Testing
         let notification = LocalNotification(
             "a", NotificationContent(title: "a"), .calendar(calendar, repeats: repeats))
         bench.say(.schedule(notification), from: client)
+        bench.suspend(client)
         bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
         return bench
     }
@@ -73,6 +74,7 @@ import Testing
                 LocalNotification(
                     "a", NotificationContent(title: "a"),
                     .calendar(CalendarTime(secondOfDay: 9_000), repeats: true))), from: client)
+        bench.suspend(client)
         bench.turn(.fact(.notifications(of: 1_000, .server("server"))))
         #expect(wait(&bench) == 1_800)
         // The edge reads the new offset some time later.

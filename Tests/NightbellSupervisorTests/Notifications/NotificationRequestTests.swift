@@ -345,7 +345,10 @@ import Testing
             suspension: "none", "--set monitorProgram='\(monitor.program.path)'")
         let actor = try TestClient(Self.name, socketPath: daemon.socketPath)
         let first = try actor.start("")
-        try first.command("notify tea Tea after=1 payload=table")
+        // In the foreground it would be told instead.
+        try first.command("background")
+        try first.event("did-enter-background")
+        try first.command("notify tea Tea payload=table")
         // It is done.
         try first.say("exit 0")
         try monitor.start()
