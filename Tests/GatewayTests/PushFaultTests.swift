@@ -59,10 +59,7 @@ struct PushFaultTests {
         #expect(new != path)
         try fixture.supervisor.reaches("suspended", Self.name)
         #expect(try send(fixture, new, "after") == 201)
-        let isTold = eventually(within: 30_000) { client.output.contains(" after\n") }
-        #expect(
-            isTold,
-            "\(client.output) \(fixture.gateway.errors) \(try fixture.supervisor.nightbell("show", Self.name).output)")
+        try client.wrote(" after\n")
     }
 
     @Test("While there is no push service, a client is not woken in vain")
