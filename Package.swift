@@ -241,7 +241,7 @@ let package = Package(
             name: "nightbell-distributor",
             dependencies: [
                 "CSystemd", "EventHandlers", "EventLoop", "LinuxSystem", "MachineMonitor", "Nightbell",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "NightbellWire", .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
         // The process that people and machines talk to by HTTP. Nothing of it is built for the other
@@ -249,7 +249,7 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "LinuxSystem", "Nightbell", "Presentation", "PushService", "StatusReports",
+                "LinuxSystem", "Nightbell", "NightbellWire", "Presentation", "PushService", "StatusReports",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

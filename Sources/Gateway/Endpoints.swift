@@ -123,17 +123,10 @@ struct Endpoints: Sendable {
 
     /// Identifiers as the supervisor has them: others need not be asked for.
     private func identifier(_ context: Context) throws(APIError) -> String {
-        guard let text = context.parameters.get("id"), Self.isIdentifier(text) else { throw .noSuchClient }
+        guard let text = context.parameters.get("id"), Recipient.isIdentifier(text) else {
+            throw .noSuchClient
+        }
         return text
-    }
-
-    static func isIdentifier(_ text: String) -> Bool {
-        (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-                    || [UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-")].contains(byte)
-            }
     }
 
     private func act(
@@ -174,7 +167,7 @@ struct Endpoints: Sendable {
 
     private func events(_ request: Request) throws(APIError) -> Response {
         let identifier = request.uri.queryParameters["identifier"].map(String.init)
-        if let identifier, !Self.isIdentifier(identifier) {
+        if let identifier, !Recipient.isIdentifier(identifier) {
             throw .invalid("identifier: expected 1 to 128 characters out of A-Z a-z 0-9 . _ -")
         }
         var after: UInt64?

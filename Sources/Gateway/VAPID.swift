@@ -1,5 +1,6 @@
 import Crypto
 import FoundationEssentials
+import NightbellWire
 
 /// Voluntary application server identification (RFC 8292): the proof that a sender has the private key that
 /// belongs to an address.
@@ -25,7 +26,7 @@ struct VAPID {
             guard sides.count == 2 else { return nil }
             values[sides[0]] = sides[1].filter { $0 != "\"" && $0 != " " }
         }
-        guard let token = values["t"], let key = values["k"].flatMap(Self.bytes) else { return nil }
+        guard let token = values["t"], let key = values["k"].flatMap(bytes(ofBase64URL:)) else { return nil }
         self.token = token
         self.key = key
     }
@@ -47,8 +48,9 @@ struct VAPID {
     func isValid(for audience: String, at now: Double) -> Bool {
         let parts = token.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3,
-            let header = Self.bytes(String(parts[0])), let claims = Self.bytes(String(parts[1])),
-            let signature = Self.bytes(String(parts[2])),
+            let header = bytes(ofBase64URL: String(parts[0])),
+            let claims = bytes(ofBase64URL: String(parts[1])),
+            let signature = bytes(ofBase64URL: String(parts[2])),
             let algorithm = try? JSONDecoder().decode(Header.self, from: Data(header)).alg,
             algorithm == "ES256",
             let claims = try? JSONDecoder().decode(Claims.self, from: Data(claims)),
@@ -58,12 +60,5 @@ struct VAPID {
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: Data(signature))
         else { return false }
         return key.isValidSignature(signature, for: Data("\(parts[0]).\(parts[1])".utf8))
-    }
-
-    /// Decodes base64url, with or without padding.
-    private static func bytes(_ text: String) -> [UInt8]? {
-        var plain = text.replacing("-", with: "+").replacing("_", with: "/").filter { $0 != "=" }
-        plain += String(repeating: "=", count: (4 - plain.utf8.count % 4) % 4)
-        return Data(base64Encoded: plain).map { Array($0) }
     }
 }

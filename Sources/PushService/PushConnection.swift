@@ -124,20 +124,11 @@ final class PushConnection {
         guard !isNamed || user == 0 else {
             throw Refusal(.forbidden, "only root may use the messages of another user's clients")
         }
-        guard Self.isIdentifier(request.client) else {
+        guard Recipient.isIdentifier(request.client) else {
             throw Refusal(
                 .invalid, "a client has an identifier of 1 to 128 characters out of A-Z a-z 0-9 . _ -")
         }
         return Recipient(user: isNamed ? request.uid : user, client: request.client)
-    }
-
-    private static func isIdentifier(_ text: String) -> Bool {
-        (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: ".")
-                    || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
-            }
     }
 
     private func subscribe(

@@ -131,7 +131,8 @@ package final class PushService {
         }
     }
 
-    /// Nothing is answered that is not stored: such as on a full disk. Messages that were stored before are served on.
+    /// Nothing is answered that is not stored, such as on a full disk. Messages that were stored before are
+    /// served on.
     private func undoTurn(_ problem: String) {
         if problem != lastProblem { logger.error("\(problem)") }
         lastProblem = problem

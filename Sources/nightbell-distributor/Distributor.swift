@@ -1,10 +1,10 @@
 import CSystemd
 import EventHandlers
 import EventLoop
-import FoundationEssentials
 import LinuxSystem
 import MachineMonitor
 import Nightbell
+import NightbellWire
 
 /// A distributor of UnifiedPush (D-Bus specification 0.3, and 0.2): programs register by D-Bus and get an
 /// address of the push service; the messages that arrive there are handed to them, and the bus starts those
@@ -128,7 +128,7 @@ final class Distributor: BusClient {
         guard let registration else { return "INTERNAL_ERROR" }
         var bytes: [UInt8] = []
         if let key, !key.isEmpty {
-            guard let decoded = Self.bytes(ofBase64URL: key) else { return "INTERNAL_ERROR" }
+            guard let decoded = NightbellWire.bytes(ofBase64URL: key) else { return "INTERNAL_ERROR" }
             bytes = decoded
         }
         // A token belongs to the program that used it first.
@@ -177,12 +177,6 @@ final class Distributor: BusClient {
         } onReply: { [unowned self] _ in
             notices[number] = nil
         }
-    }
-
-    private static func bytes(ofBase64URL text: String) -> [UInt8]? {
-        var plain = text.replacing("-", with: "+").replacing("_", with: "/").filter { $0 != "=" }
-        plain += String(repeating: "=", count: (4 - plain.utf8.count % 4) % 4)
-        return Data(base64Encoded: plain).map { Array($0) }
     }
 
     // MARK: Messages

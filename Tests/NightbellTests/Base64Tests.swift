@@ -24,4 +24,14 @@ struct Base64Tests {
             #expect(Environment.decodeBase64(base64(bytes)) == bytes)
         }
     }
+
+    @Test(
+        "Base64url, with and without padding",
+        arguments: [
+            ("", [] as [UInt8]?), ("Zg", [0x66]), ("Zg==", [0x66]), ("__79gA", [0xFF, 0xFE, 0xFD, 0x80]),
+            ("Z", nil), ("Zg!!", nil), ("Zg Zg", nil),
+        ])
+    func urls(text: String, decoded: [UInt8]?) {
+        #expect(bytes(ofBase64URL: text) == decoded)
+    }
 }
