@@ -1,7 +1,7 @@
 import Nightbell
 
-/// Reminds its user after some seconds, asleep or not, and is woken, or launched, when the reminder is activated.
-/// In the foreground it is told of the time instead.
+/// Reminds its user after some seconds, asleep or not, and is woken, or launched, when the reminder is
+/// activated. In the foreground it is told of the time instead.
 func notify(_ seconds: String) throws -> Client {
     guard let seconds = Int(seconds) else { explain() }
     var handlers = handlers()

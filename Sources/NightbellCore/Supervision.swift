@@ -314,6 +314,7 @@ package struct Supervision: Sendable, Equatable {
         if reasons.contains(.device) { count(.wakesDevice, of: client) }
         if reasons.contains(.transfer) { count(.wakesTransfer, of: client) }
         if reasons.contains(.push) { count(.wakesPush, of: client) }
+        if reasons.contains(.notification) { count(.wakesNotification, of: client) }
     }
 
     mutating func countSleep(of client: ClientID, _ nanoseconds: UInt64) {

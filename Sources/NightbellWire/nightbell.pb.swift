@@ -4147,14 +4147,14 @@ package nonisolated struct WireCounters: Sendable {
   /// Those that are not zero, by their names: "wakes" (a wake with several reasons counts once here, and once
   /// for each of them), "wakes_socket", "wakes_keep_alive", "wakes_request", "wakes_client_message",
   /// "wakes_path_lost" (a ping went unanswered, or the kernel gave the connection up), "wakes_location",
-  /// "wakes_bluetooth", "wakes_device", "wakes_transfer", "wakes_push" (those of the whole supervisor: for
-  /// root and its own uid only); "suspensions", "suspensions_forced", "suspensions_cancelled",
-  /// "suspensions_failed" (the kernel did not confirm in time, or refused); "keep_alive_runs",
-  /// "keep_alive_late"; "overruns_entering_background", "overruns_prepare", "overruns_wake",
-  /// "overruns_background_tasks", "overruns_termination", "overruns_launch"; "wake_limit_exceeded";
-  /// "sockets_adopted", "sockets_refused"; "launches", "crashes", "gave_up" (crashed too often in a row to be
-  /// launched again), "ended_under_pressure", "hibernations"; and "protocol_errors" of the whole supervisor. A
-  /// later supervisor may count more.
+  /// "wakes_bluetooth", "wakes_device", "wakes_transfer", "wakes_push", "wakes_notification" (those of the
+  /// whole supervisor: for root and its own uid only); "suspensions", "suspensions_forced",
+  /// "suspensions_cancelled", "suspensions_failed" (the kernel did not confirm in time, or refused);
+  /// "keep_alive_runs", "keep_alive_late"; "overruns_entering_background", "overruns_prepare",
+  /// "overruns_wake", "overruns_background_tasks", "overruns_termination", "overruns_launch";
+  /// "wake_limit_exceeded"; "sockets_adopted", "sockets_refused"; "launches", "crashes", "gave_up" (crashed
+  /// too often in a row to be launched again), "ended_under_pressure", "hibernations"; and "protocol_errors"
+  /// of the whole supervisor. A later supervisor may count more.
   package var counts: Dictionary<String,UInt64> = [:]
 
   package var asleepNs: UInt64 = 0

@@ -129,12 +129,19 @@ struct ServeCommand: AsyncParsableCommand {
         return (String(host), port)
     }
 
-    /// A connection of either side needs one.
-    private static func raiseDescriptorLimit() {
+    /// A connection of either side needs one. Without the few of its event loops SwiftNIO ends the process with
+    /// a signal, so that too low a limit is told here.
+    private static func raiseDescriptorLimit(_ logger: Logger) throws {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        let least = 64 + 4 * rlim_t(max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+        guard limit.rlim_max >= least else {
+            logger.critical(
+                "this process may have only \(limit.rlim_max) descriptors, and needs \(least): LimitNOFILE=")
+            throw ExitCode(EX_UNAVAILABLE)
+        }
     }
 
     private static func port(_ text: some StringProtocol) -> Int? {
@@ -143,10 +150,10 @@ struct ServeCommand: AsyncParsableCommand {
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
-        Self.raiseDescriptorLimit()
         LoggingSystem.bootstrap { StreamLogHandler.standardError(label: $0) }
         var logger = Logger(label: "nightbell-gateway")
         logger.logLevel = .notice
+        try Self.raiseDescriptorLimit(logger)
         var configuration = GatewayConfiguration(
             tokenFile: tokenFile.tokens,
             socketPath: socket ?? Client.Configuration.defaultSocketPath())

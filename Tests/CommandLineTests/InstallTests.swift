@@ -88,7 +88,9 @@ struct InstallTests {
         ]
         #expect(Set(added).isSubset(of: try paths()))
         #expect(try text("etc/nightbell/nightbelld.yaml").contains("\n    user: nightbell-gateway\n"))
-        #expect(try text(added[0]).contains("\nExecStart=/opt/nightbell/bin/nightbell-gateway\n"))
+        #expect(
+            try text(added[0]).contains(
+                "\nExecStart=/opt/nightbell/bin/nightbell-gateway --push /var/lib/nightbell-gateway\n"))
         #expect(!installed.output.contains("gateway.user must be"))
         try Data("logLevel: debug\n".utf8)
             .write(to: home.appendingPathComponent("etc/nightbell/nightbelld.yaml"))

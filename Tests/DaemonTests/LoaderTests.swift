@@ -211,6 +211,7 @@ struct LoaderTests {
         #expect(mode.configurationFile == "/home/u/.config/nightbell/nightbelld.yaml")
         #expect(settings.manifestDirectory == "/home/u/.config/nightbell/clients.d")
         #expect(settings.stateDirectory == "/home/u/.local/state/nightbell")
+        #expect(settings.pushSocket == "/run/user/7/nightbell/push.sock")
         #expect(throws: ConfigurationError.self) { try Mode.user(environment: [:]) }
     }
 
@@ -235,7 +236,7 @@ struct LoaderTests {
 private func otherValue(for key: Key) -> String {
     switch key.name {
     case "socket", "runtimeDirectory", "suspension.cgroupParent", "manifestDirectory", "stateDirectory",
-        "memoryPressure.file":
+        "memoryPressure.file", "gateway.pushSocket":
         "/tmp/with 'quotes' and : # signs"
     case "socketMode": "0640"
     case "logLevel": "debug"

@@ -39,6 +39,20 @@ struct HostileTests {
         #expect(try fixture.get("/v1/clients", token: token).status == 200)
     }
 
+    @Test("With too few descriptors it says so and ends", arguments: [8, 12, 40])
+    func fewDescriptors(limit: Int) throws {
+        let directory = try TemporaryDirectory()
+        let result = try Program.run(
+            "/usr/bin/env",
+            [
+                "prlimit", "--nofile=\(limit):\(limit)", Program.product("nightbell-gateway"), "--listen",
+                "0",
+                "--tokens", directory.file("tokens"),
+            ])
+        #expect(result.code == EX_UNAVAILABLE, "\(result.code): \(result.errors)")
+        #expect(result.errors.contains("this process may have only \(limit) descriptors"))
+    }
+
     @Test("A peer that sends slowly, or nothing, is disconnected")
     func slow() throws {
         let fixture = try GatewayFixture()

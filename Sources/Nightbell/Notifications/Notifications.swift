@@ -3,8 +3,8 @@ import SwiftProtobuf
 
 /// The local notifications of a client, by ``Client/notifications``.
 ///
-/// They belong to the client's identifier: they stay, and are shown when their time comes, while the client sleeps,
-/// after it has ended or was quit, and after a restart of the supervisor or of the machine.
+/// They belong to the client's identifier: they stay, and are shown when their time comes, while the client
+/// sleeps, after it has ended or was quit, and after a restart of the supervisor or of the machine.
 public struct Notifications: Sendable {
     let session: Session
 
@@ -104,7 +104,8 @@ public struct NotificationActivation: Sendable, Hashable {
     public var notification: LocalNotification
     /// The key of the button; `default`: the notification itself.
     public var action: String
-    /// `XDG_ACTIVATION_TOKEN` for a window that the client opens; empty: the notification server has given none.
+    /// `XDG_ACTIVATION_TOKEN` for a window that the client opens; empty: the notification server has given
+    /// none.
     public var token: String
 }
 

@@ -15,7 +15,8 @@ package struct NotificationEntry: Sendable, Equatable {
         package var id: UInt32
         /// Names the server as long as it lives.
         package var server: String
-        /// Names the connection that has shown it, and hears what becomes of it: many servers tell no other one.
+        /// Names the connection that has shown it, and hears what becomes of it: many servers tell no other
+        /// one.
         var listener = ""
 
         package init(id: UInt32, server: String) {

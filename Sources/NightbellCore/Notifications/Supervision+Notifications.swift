@@ -2,7 +2,8 @@
 /// runs or not. A client in the foreground is told of it instead.
 ///
 /// They belong to the identifier, as fetches do, and outlive the client, the supervisor and the machine. The
-/// monitor of its user's session is asked again and again to show it, until the monitor reports where it is shown: so nothing is lost with a process, and a server that comes later shows what has waited.
+/// monitor of its user's session is asked again and again to show one, until it reports where that is shown:
+/// so nothing is lost with a process, and a server that comes later shows what has waited.
 extension Supervision {
     // MARK: Requests
 

@@ -42,6 +42,8 @@ package enum Counter: Int, Sendable, Hashable, CaseIterable {
     case wakesTransfer
     /// Messages have arrived at the push service.
     case wakesPush
+    /// One of its notifications was activated, or came while it was in the foreground.
+    case wakesNotification
 
     static func overrun(of step: Step) -> Counter {
         switch step {

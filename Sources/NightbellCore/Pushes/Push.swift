@@ -52,12 +52,12 @@ package struct PushMemory: Sendable, Equatable {
         }
     }
 
-    /// By the last report of the push service: its number, and the greatest urgency of those that wait (nil: none
-    /// waits). Forgotten with the service, which reports everything when it is back; never stored.
+    /// By the last report of the push service: its number, and the greatest urgency of those that wait (nil:
+    /// none waits). Forgotten with the service, which reports everything when it is back; never stored.
     package var number: UInt64?
     package var waiting: PushUrgency?
-    /// When the client was told in the background within the last hour, as often as it may be, in elapsed time,
-    /// oldest first.
+    /// When the client was told in the background within the last hour, as often as it may be, in elapsed
+    /// time, oldest first.
     package var told: [Instant] = []
     package var run: Run?
     /// The client has not handled what it was told of, and is told again from then on, in elapsed time.

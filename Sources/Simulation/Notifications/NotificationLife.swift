@@ -1,8 +1,8 @@
 package import NightbellCore
 
-/// A small world around a core, for the rules of notifications alone: clients that schedule and cancel them, come
-/// to the foreground, crash, end and are quit; clocks that are set; notification servers that come and go, and
-/// people that click; and a supervisor that dies, also between a showing and its report.
+/// A small world around a core, for the rules of notifications alone: clients that schedule and cancel them,
+/// come to the foreground, crash, end and are quit; clocks that are set; notification servers that come and
+/// go, and people that click; and a supervisor that dies, also between a showing and its report.
 package struct NotificationLife: ~Copyable {
     /// The first violated rule.
     package private(set) var violation: Violation?

@@ -3,8 +3,8 @@ import Glibc
 import LinuxSystem
 import Testing
 
-/// The whole way of a notification: a client that sleeps, or has ended, the supervisor, the monitor of the session,
-/// and a notification server on a private bus.
+/// The whole way of a notification: a client that sleeps, or has ended, the supervisor, the monitor of the
+/// session, and a notification server on a private bus.
 @Suite("Notifications of clients", .serialized, .timeLimit(.minutes(40)))
 struct NotificationEndToEndTests {
     private let bus: PrivateBus

@@ -67,6 +67,7 @@ import Testing
         _ = schedule("tea", .interval(.seconds(100), repeats: false), client, &bench)
         let wakes = bench.pass(.seconds(100)).wakes
         #expect(wakes.map(\.reasons) == [.notification])
+        #expect(bench.core.counters[.wakesNotification] == 1)
         #expect(posts(bench).isEmpty)
         #expect(pending(bench).isEmpty)
         // A process that ends without having finished has perhaps not seen it.
