@@ -17,7 +17,9 @@ package struct Run: Sendable {
     /// Makes the worlds of `seed` and runs them, the first one for `steps` steps, or until the first
     /// violation.
     ///
-    /// A mistake of the edge is made in the first one only, and `narrator` tells of that one.
+    /// A mistake of the edge is made in the first one only.
+    ///
+    /// - Parameter narrator: told each step, event and action of all of them.
     package init(
         seed: UInt64, steps: Int, mutation: Mutation? = nil, fault: Fault? = nil,
         narrator: ((String) -> Void)? = nil
@@ -32,20 +34,18 @@ package struct Run: Sendable {
         coverage = world.coverage
         digest = world.digest
         guard fault == nil, violation == nil else { return }
-        var fetching = FetchLife(seed: seed, mutation: mutation)
-        fetching.run(steps: steps / Self.smallness)
-        coverage.fetches = UInt64(fetching.coverage.fetches)
-        var observing = ObservationLife(seed: seed, mutation: mutation)
-        observing.run(steps: steps / Self.smallness)
-        coverage.occurrences = UInt64(observing.coverage.occurrences)
-        var pushing = PushLife(seed: seed, mutation: mutation)
-        pushing.run(steps: steps / Self.smallness)
-        coverage.pushes = UInt64(pushing.coverage.told)
-        var notifying = NotificationLife(seed: seed, mutation: mutation)
-        notifying.run(steps: steps / Self.smallness)
-        coverage.notifications = UInt64(notifying.coverage.shown + notifying.coverage.told)
-        violation =
-            fetching.violation ?? observing.violation ?? pushing.violation ?? notifying.violation
+        func life<Of: Life>(_: Of.Type, _ coverage: inout UInt64, _ count: (Of) -> Int) {
+            guard violation == nil else { return }
+            narrator?("\(Of.self)")
+            var life = Of(seed: seed, mutation: mutation, narrator: narrator)
+            life.run(steps: steps / Self.smallness)
+            coverage = UInt64(count(life))
+            violation = life.violation
+        }
+        life(FetchLife.self, &coverage.fetches) { $0.coverage.fetches }
+        life(ObservationLife.self, &coverage.occurrences) { $0.coverage.occurrences }
+        life(PushLife.self, &coverage.pushes) { $0.coverage.told }
+        life(NotificationLife.self, &coverage.notifications) { $0.coverage.shown + $0.coverage.told }
     }
 }
 

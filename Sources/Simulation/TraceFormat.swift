@@ -39,7 +39,7 @@ package enum TraceFormat {
             (.launched, "launched"), (.relaunched, "launched again"),
             (.unanswered, "no answer"), (.pathLost, "path lost"), (.fetch, "fetch"),
             (.networkChanged, "network changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "Bluetooth"), (.transfer, "transfer"), (.notification, "notification"),
+            (.bluetooth, "Bluetooth"), (.transfer, "transfer"), (.push, "push"), (.notification, "notification"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }

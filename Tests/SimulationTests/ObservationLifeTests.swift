@@ -11,20 +11,10 @@ struct ObservationLifeTests {
         .restoresUnknownObservations, .repeatsTransfers, .forgetsTransfers,
     ]
     private static let seeds = 0..<200 as Range<UInt64>
-    private static let steps = 400
-
-    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, violation: Violation)? {
-        for seed in Self.seeds {
-            var life = ObservationLife(seed: seed, mutation: mutation)
-            life.run(steps: Self.steps)
-            if let violation = life.violation { return (seed, violation) }
-        }
-        return nil
-    }
 
     @Test("Without a mistake they are clean")
     func clean() {
-        let found = firstViolation()
+        let found = firstViolation(of: ObservationLife.self, seeds: Self.seeds)
         #expect(found == nil, "\(found.map { "seed \($0.seed): \($0.violation)" } ?? "")")
     }
 
@@ -32,7 +22,8 @@ struct ObservationLifeTests {
         "A mistake of the core is found",
         .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
     func mutation(_ mutation: Mutation) throws {
-        let found = try #require(firstViolation(mutation), "\(mutation) is not found")
+        let found = try #require(
+            firstViolation(of: ObservationLife.self, seeds: Self.seeds, mutation), "\(mutation) is not found")
         print("mutation \(mutation.rawValue): seed \(found.seed), \(found.violation)")
     }
 
@@ -41,7 +32,7 @@ struct ObservationLifeTests {
         var sum = ObservationLife.Coverage()
         for seed in Self.seeds {
             var life = ObservationLife(seed: seed)
-            life.run(steps: Self.steps)
+            life.run(steps: stepsOfLives)
             sum.occurrences += life.coverage.occurrences
             sum.wakes += life.coverage.wakes
             sum.launches += life.coverage.launches

@@ -10,20 +10,10 @@ struct PushLifeTests {
         .forgetsUnhandledPushes, .believesAnyPush,
     ]
     private static let seeds = 0..<60 as Range<UInt64>
-    private static let steps = 400
-
-    private func firstViolation(_ mutation: Mutation? = nil) -> (seed: UInt64, violation: Violation)? {
-        for seed in Self.seeds {
-            var life = PushLife(seed: seed, mutation: mutation)
-            life.run(steps: Self.steps)
-            if let violation = life.violation { return (seed, violation) }
-        }
-        return nil
-    }
 
     @Test("Without a mistake they are clean")
     func clean() {
-        let found = firstViolation()
+        let found = firstViolation(of: PushLife.self, seeds: Self.seeds)
         #expect(found == nil, "\(found.map { "seed \($0.seed): \($0.violation)" } ?? "")")
     }
 
@@ -31,7 +21,8 @@ struct PushLifeTests {
         "A mistake of the core is found",
         .enabled(if: Mutation.areCompiledIn, "mutations are in debug builds only"), arguments: mutations)
     func mutation(_ mutation: Mutation) throws {
-        let found = try #require(firstViolation(mutation), "\(mutation) is not found")
+        let found = try #require(
+            firstViolation(of: PushLife.self, seeds: Self.seeds, mutation), "\(mutation) is not found")
         print("mutation \(mutation.rawValue): seed \(found.seed), \(found.violation)")
     }
 
@@ -40,7 +31,7 @@ struct PushLifeTests {
         var sum = PushLife.Coverage()
         for seed in Self.seeds {
             var life = PushLife(seed: seed)
-            life.run(steps: Self.steps)
+            life.run(steps: stepsOfLives)
             sum.told += life.coverage.told
             sum.merged += life.coverage.merged
             sum.held += life.coverage.held

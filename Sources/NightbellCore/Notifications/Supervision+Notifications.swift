@@ -70,10 +70,14 @@ extension Supervision {
         notifications.place(place)?.entries.filter { notifications.entries[$0].isPending } ?? []
     }
 
-    /// Of those that are shown already as many are remembered as may be pending, the latest ones.
+    /// Of those that are shown already as many are remembered as may be pending: the latest ones, which have the
+    /// greatest numbers of a server.
     mutating func forgetShown(at place: UInt32, of user: UserID) {
         guard let entries = notifications.place(place)?.entries else { return }
-        let shown = entries.filter { !notifications.entries[$0].isPending }
+        func number(_ id: SlotID) -> UInt32 { notifications.entries[id].presentation?.display?.id ?? 0 }
+        let shown = entries.filter { !notifications.entries[$0].isPending }.sorted {
+            number($0) < number($1)
+        }
         for id in shown.dropLast(settings.quotas.notificationsPerClient) {
             notifications.entries[id].presentation?.display = nil
             remove(id, at: place, of: user)

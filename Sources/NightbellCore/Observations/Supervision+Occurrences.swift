@@ -34,9 +34,13 @@ extension Supervision {
         suspendIfIdle(client, at: now, into: &actions)
     }
 
-    /// The reasons that the client's observations may give.
+    /// The reasons that the client's observations may give. Pushes that were waiting may have gone.
     func observedReasons(of client: ClientID) -> WakeReasons {
-        observations(of: client).reduce(into: []) { $0.formUnion($1.subject.reason) }
+        observations(of: client).reduce(into: []) { reasons, observation in
+            let telling = observation.telling
+            guard observation.subject != .pushes || telling.isDue || telling.isRepeating else { return }
+            reasons.formUnion(observation.subject.reason)
+        }
     }
 
     private mutating func reasonsToTell(_ client: ClientID, at now: Instant) -> WakeReasons {

@@ -36,10 +36,22 @@ extension Supervision {
 
     /// Nothing waits, or nothing is known of it: a wake would be in vain.
     private mutating func dropPending(_ index: Int, of client: ClientID) {
+        withdrawLaunchForPushes(client)
         let observation = observations.table[client.slot][index]
         guard observation.telling.isDue, observation.latest?.isSimulated == false else { return }
         observations.table[client.slot][index].telling = .told(0)
         recordObservations(of: client)
+    }
+
+    private mutating func withdrawLaunchForPushes(_ client: ClientID) {
+        guard clients[client.id].launches.reasons.contains(.push) else { return }
+        touch(client)
+        clients[client.id].launches.reasons.remove(.push)
+        guard clients[client.id].launches.reasons.isEmpty else { return }
+        switch clients[client.id].lifecycle.stage {
+        case .dormant(.queued): clients[client.id].lifecycle.becomeDormant(.resting)
+        default: break
+        }
     }
 
     /// The push service has gone, or another one reports from here on.

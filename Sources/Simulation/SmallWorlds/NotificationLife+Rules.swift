@@ -1,17 +1,17 @@
-import NightbellCore
+package import NightbellCore
 
 /// The rules of notifications, and what follows from them.
 extension NotificationLife {
     // MARK: Their time
 
     /// Moves on: the times of some have come.
-    mutating func passTime() {
+    mutating func comeDue() {
         for index in requests.indices {
             guard isDue(index) else { continue }
             requests[index].times += 1
             switch requests[index].trigger {
             case .interval(let interval, repeats: true):
-                while let due = requests[index].due, due <= now { requests[index].due = due + interval }
+                while let due = requests[index].due, due <= world.now { requests[index].due = due + interval }
             case .calendar(let calendar, repeats: true):
                 requests[index].lastLocal = requests[index].local
                 requests[index].local = next(calendar, after: base(index))
@@ -24,8 +24,10 @@ extension NotificationLife {
     }
 
     private func isDue(_ index: Int) -> Bool {
-        if let local = requests[index].local { return local.nanoseconds <= clock.local(at: now).nanoseconds }
-        return requests[index].due.map { $0 <= now } ?? false
+        if let local = requests[index].local {
+            return local.nanoseconds <= clock.local(at: world.now).nanoseconds
+        }
+        return requests[index].due.map { $0 <= world.now } ?? false
     }
 
     /// The next such time of day, found second by second from the beginning of the day.
@@ -38,7 +40,7 @@ extension NotificationLife {
 
     /// A clock that is set back by two hours at most repeats nothing.
     private func base(_ index: Int) -> LocalTime {
-        let local = clock.local(at: now)
+        let local = clock.local(at: world.now)
         guard let last = requests[index].lastLocal, last.nanoseconds > local.nanoseconds,
             last.nanoseconds - local.nanoseconds <= 7_200_000_000_000
         else { return local }
@@ -63,123 +65,118 @@ extension NotificationLife {
     /// The time of one has come: it has to be told or shown, in the place of the one before it.
     private mutating func come(_ request: Int) {
         let index = requests[request].client
-        clients[index].owed[requests[request].identifier] = request
-        if clients[index].isAlive, clients[index].isForeground {
-            clients[index].comeInForeground.insert(request)
+        desks[index].owed[requests[request].identifier] = request
+        if world.clients[index].isAlive, world.clients[index].isForeground {
+            desks[index].comeInForeground.insert(request)
         }
     }
 
     // MARK: Requests
 
-    mutating func take(_ answer: Answer, to message: ClientMessage, _ index: Int, _ request: Int?) {
+    package mutating func take(_ answer: Answer, to message: ClientMessage, _ index: Int) {
         switch message {
         case .schedule(let notification):
-            guard let request, case .scheduled(let dropped) = answer else {
-                return require(false, "\(name(index)) cannot schedule: \(answer)")
+            guard let request = Int(notification.content.title), case .scheduled(let dropped) = answer else {
+                return world.require(false, "\(world.name(index)) cannot schedule: \(answer)")
             }
             begin(request, notification, index)
             checkDropped(dropped, index)
         case .cancelNotifications(let identifiers):
-            require(answer == .done, "\(name(index)) cannot cancel: \(answer)")
+            world.require(answer == .done, "\(world.name(index)) cannot cancel: \(answer)")
             for identifier in identifiers ?? (0..<5).map({ "n\($0)" }) { forget(identifier, index) }
-        case .enterForeground where answer == .done: clients[index].isForeground = true
-        case .enterBackground where answer == .done: clients[index].isForeground = false
         default: break
         }
     }
 
     private mutating func begin(_ request: Int, _ notification: LocalNotification, _ index: Int) {
-        if let former = clients[index].scheduled[notification.identifier] {
+        if let former = desks[index].scheduled[notification.identifier] {
             requests[former].due = nil
             requests[former].local = nil
         }
-        clients[index].scheduled[notification.identifier] = request
+        desks[index].scheduled[notification.identifier] = request
         switch notification.trigger {
-        case .now: requests[request].due = now
+        case .now: requests[request].due = world.now
         case .time(let time): requests[request].due = clock.elapsed(at: time)
-        case .interval(let interval, _): requests[request].due = now + interval
+        case .interval(let interval, _): requests[request].due = world.now + interval
         case .calendar(let calendar, _):
-            requests[request].local = next(calendar, after: clock.local(at: now))
+            requests[request].local = next(calendar, after: clock.local(at: world.now))
         }
-        if notification.trigger == .now { passTime() }
+        if notification.trigger == .now { comeDue() }
     }
 
     private mutating func forget(_ identifier: String, _ index: Int) {
-        let user = clients[index].registration.user
+        let user = world.clients[index].registration.user
         for request in requests.indices
         where requests[request].client == index && requests[request].identifier == identifier {
             requests[request].isCancelled = true
             requests[request].due = nil
             requests[request].local = nil
         }
-        clients[index].scheduled[identifier] = nil
-        clients[index].owed[identifier] = nil
+        desks[index].scheduled[identifier] = nil
+        desks[index].owed[identifier] = nil
         // Until it is closed a person may still click on it; the click comes to nothing.
         let shown = servers[user]?.shown ?? [:]
         for (id, request) in shown where requests[request].isCancelled { servers[user]?.shown[id] = nil }
     }
 
-    /// Of too many the soonest are kept. Those that are to be shown count.
+    /// Of too many the soonest are kept. Those that are to be shown count, also if a process has failed with
+    /// them: then there may be more than the limit.
     private mutating func checkDropped(_ dropped: String?, _ index: Int) {
         func due(_ identifier: String) -> Instant? {
-            if let owed = clients[index].owed[identifier], !clients[index].comeInForeground.contains(owed) {
+            if let owed = desks[index].owed[identifier], !desks[index].comeInForeground.contains(owed) {
                 return .distantPast
             }
-            return clients[index].scheduled[identifier].flatMap { request in
+            return desks[index].scheduled[identifier].flatMap { request in
                 requests[request].local.map { clock.elapsed(at: $0) } ?? requests[request].due
             }
         }
         let identifiers = (0..<5).map { "n\($0)" }.filter { due($0) != nil }
         guard let dropped else {
-            return require(
-                identifiers.count <= settings.quotas.notificationsPerClient,
-                "\(name(index)) has \(identifiers.count) pending notifications")
+            return world.require(
+                identifiers.count <= world.settings.quotas.notificationsPerClient,
+                "\(world.name(index)) has \(identifiers.count) pending notifications")
         }
         coverage.dropped += 1
-        require(
-            identifiers.count == settings.quotas.notificationsPerClient + 1, "one is dropped without need")
+        world.require(
+            identifiers.count > world.settings.quotas.notificationsPerClient,
+            "one is dropped without need")
         let latest = identifiers.compactMap(due).max()
-        require(due(dropped) == latest, "\(dropped) of \(name(index)) is dropped, and is not the latest")
+        world.require(
+            due(dropped) == latest, "\(dropped) of \(world.name(index)) is dropped, and is not the latest")
         forget(dropped, index)
     }
 
     // MARK: What clients are told
 
-    mutating func take(_ notice: Notice, _ id: ClientID, _ index: Int, _ work: ActionBuffer) {
-        switch notice {
-        case .prepareToSuspend(let epoch, _): tell(.readyToSuspend(epoch: epoch, notIdle: []), id)
-        case .didEnterBackground: tell(.backgroundEntered, id)
-        case .wake(let wake):
-            let notified = work.notified[wake.notified]
-            require(
-                wake.reasons.contains(.notification) == !notified.isEmpty || wake.isRepeated,
-                "\(name(index)) is woken for notifications, and told of \(notified.count)")
-            for event in notified { take(event, index) }
-            log.storeToldWake(wake.wakeID, of: id)
-            // Some processes end before they have finished.
-            if notified.isEmpty || !random.once(in: 8) {
-                tell(.wakeDone(wakeID: wake.wakeID), id)
-            } else {
-                for event in notified { allowAgain(event, index) }
-                events.append(.ended(id, .failed))
-            }
-        case .willTerminate: events.append(.ended(id, .succeeded))
-        case .suspendCancelled, .suspended, .backgroundTimeExpiring: break
-        }
+    package mutating func note(_ action: Action, of index: Int) {
+        if case .launch = action { coverage.launches += 1 }
+    }
+
+    package mutating func take(_ wake: Wake, _ index: Int) -> Bool {
+        let notified = world.actions.notified[wake.notified]
+        world.require(
+            wake.reasons.contains(.notification) == !notified.isEmpty || wake.isRepeated,
+            "\(world.name(index)) is woken for notifications, and told of \(notified.count)")
+        for event in notified { take(event, index) }
+        // Some processes end before they have finished.
+        guard !notified.isEmpty, world.random.once(in: 8) else { return true }
+        for event in notified { allowAgain(event, index) }
+        return false
     }
 
     private mutating func take(_ event: NotificationEvent, _ index: Int) {
         guard let request = Int(event.content.title), requests[request].client == index else {
-            return require(false, "\(name(index)) is told of a notification of another client")
+            return world.require(false, "\(world.name(index)) is told of a notification of another client")
         }
         coverage.told += 1
         switch event.kind {
         case .delivered: deliver(request, "told")
         case .activated:
-            guard let place = clients[index].activations.firstIndex(of: request) else {
-                return require(false, "\(name(index)) is told of an activation that has not happened")
+            guard let place = desks[index].activations.firstIndex(of: request) else {
+                return world.require(
+                    false, "\(world.name(index)) is told of an activation that has not happened")
             }
-            clients[index].activations.remove(at: place)
+            desks[index].activations.remove(at: place)
         }
     }
 
@@ -190,37 +187,42 @@ extension NotificationLife {
         case .delivered:
             requests[request].repetitions += 1
             // A later one of the same identifier takes its place.
-            if clients[index].owed[event.identifier] == nil {
-                clients[index].owed[event.identifier] = request
+            if desks[index].owed[event.identifier] == nil {
+                desks[index].owed[event.identifier] = request
             }
-        case .activated: clients[index].activations.append(request)
+        case .activated: desks[index].activations.append(request)
         }
     }
 
     private mutating func deliver(_ request: Int, _ how: String) {
-        let words = "\(requests[request].identifier) of \(name(requests[request].client)) (\(request))"
-        require(!requests[request].isCancelled, "\(words) is \(how), and was cancelled")
+        let words = "\(requests[request].identifier) of \(world.name(requests[request].client)) (\(request))"
+        world.require(!requests[request].isCancelled, "\(words) is \(how), and was cancelled")
         requests[request].deliveries += 1
-        require(
+        world.require(
             requests[request].deliveries <= requests[request].times + requests[request].repetitions,
             "\(words) is \(how) \(requests[request].deliveries) times, and its time has come "
                 + "\(requests[request].times) times")
         let index = requests[request].client
-        clients[index].comeInForeground.remove(request)
-        if clients[index].owed[requests[request].identifier] == request {
-            clients[index].owed[requests[request].identifier] = nil
+        desks[index].comeInForeground.remove(request)
+        if desks[index].owed[requests[request].identifier] == request {
+            desks[index].owed[requests[request].identifier] = nil
         }
     }
 
     // MARK: Servers
 
+    package mutating func follow() {
+        unreported = []
+        for user in Self.users { serve(user) }
+    }
+
     /// The monitor of a user's session shows and closes what is demanded, and reports it.
-    mutating func serve(_ user: UserID) {
+    private mutating func serve(_ user: UserID) {
         guard let server = servers[user], violation == nil else { return }
-        let demand = core.notificationDemand(of: user)
+        let demand = world.core.notificationDemand(of: user)
         for id in demand.closes {
             servers[user]?.shown[id] = nil
-            events.append(.fact(.notifications(of: user, .closed(id))))
+            world.events.append(.fact(.notifications(of: user, .closed(id))))
         }
         for post in demand.posts {
             guard let request = Int(post.content.title) else { continue }
@@ -228,17 +230,18 @@ extension NotificationLife {
             let (number, revision) = (post.number, post.revision)
             if post.isRenewal {
                 coverage.renewals += 1
-                require(post.replaces != 0, "\(requests[request].identifier) is renewed, and is not shown")
+                world.require(
+                    post.replaces != 0, "\(requests[request].identifier) is renewed, and is not shown")
                 report(user, server, number, revision, as: post.replaces)
                 continue
             }
-            require(
-                clients[index].owed[requests[request].identifier] == request
+            world.require(
+                desks[index].owed[requests[request].identifier] == request
                     || requests[request].repetitions > 0
                     || requests[request].isCancelled,
-                "\(requests[request].identifier) of \(name(index)) is shown, and its time has not come")
-            if random.once(in: 12) {
-                events.append(
+                "\(requests[request].identifier) of \(world.name(index)) is shown, and its time has not come")
+            if world.random.once(in: 12) {
+                world.events.append(
                     .fact(.notifications(of: user, .refused(number: number, revision: revision))))
                 continue
             }
@@ -248,9 +251,10 @@ extension NotificationLife {
             let id = post.replaces != 0 ? post.replaces : last + 1
             servers[user]?.lastID = max(last, id)
             servers[user]?.shown[id] = request
+            servers[user]?.owners[id] = index
             unreported.append((user, id))
             // The supervisor dies before it hears of it.
-            if random.once(in: 15) { return die() }
+            if world.random.once(in: 15) { return die() }
             report(user, server, number, revision, as: id)
         }
     }
@@ -259,7 +263,7 @@ extension NotificationLife {
         _ user: UserID, _ server: Server, _ number: UInt64, _ revision: UInt64, as id: UInt32
     ) {
         let display = NotificationEntry.Display(id: id, server: server.name)
-        events.append(
+        world.events.append(
             .fact(.notifications(of: user, .shown(number: number, revision: revision, display))))
     }
 
@@ -269,7 +273,7 @@ extension NotificationLife {
         coverage.lostReports += 1
         requests[request].repetitions += 1
         let (index, identifier) = (requests[request].client, requests[request].identifier)
-        if clients[index].owed[identifier] == nil { clients[index].owed[identifier] = request }
+        if desks[index].owed[identifier] == nil { desks[index].owed[identifier] = request }
     }
 
     // MARK: The end of a step
@@ -277,77 +281,36 @@ extension NotificationLife {
     /// Nothing is lost: once all has been done that follows from an event, what is owed waits for a server or
     /// a client only.
     mutating func checkOwed() {
-        for (index, client) in clients.enumerated() {
+        for (index, client) in world.clients.enumerated() {
             let waiting = Set(
-                core.notificationViews(after: 0, of: client.registration.identifier) { _ in true }
+                world.core.notificationViews(after: 0, of: client.registration.identifier) { _ in true }
                     .filter { $0.presentation?.isWaiting == true }.compactMap {
                         $0.presentation?.content.title
                     })
-            for (identifier, request) in client.owed {
-                require(
-                    waiting.contains("\(request)"), "\(identifier) of \(name(index)) (\(request)) is lost")
+            for (identifier, request) in desks[index].owed {
+                world.require(
+                    waiting.contains("\(request)"),
+                    "\(identifier) of \(world.name(index)) (\(request)) is lost")
             }
-            guard client.isAlive, let id = client.id, core.state(of: id) != .launching else { continue }
-            require(
-                client.activations.isEmpty || core.state(of: id) == .terminating,
-                "\(name(index)) is not told that one of its notifications was activated")
+            guard client.isAlive, let id = client.id, world.core.state(of: id) != .launching else { continue }
+            world.require(
+                desks[index].activations.isEmpty || world.core.state(of: id) == .terminating,
+                "\(world.name(index)) is not told that one of its notifications was activated")
         }
     }
 
-    /// A process has ended.
-    mutating func end(_ index: Int) {
-        clients[index].isAlive = false
-        clients[index].isAsleep = false
-        clients[index].isForeground = false
-        clients[index].comeInForeground = []
+    package mutating func end(_ index: Int) {
+        desks[index].comeInForeground = []
         // Nothing launches it any more for what it was told, if it is done, or was quit.
-        if clients[index].id == nil || clients[index].wasQuit || clients[index].hasGivenUp {
-            clients[index].activations = []
-        }
+        let client = world.clients[index]
+        if client.id == nil || client.isQuit || client.hasGivenUp { desks[index].activations = [] }
     }
 
-    // MARK: Death
-
-    /// The supervisor dies, and another takes over.
-    mutating func die() {
+    package mutating func loseSupervisor() {
         coverage.deaths += 1
-        // The messages of clients wait in their connections, and the ends of processes are found again.
-        let kept = events.filter { $0.isFromClient }
         for (user, id) in unreported { loseReport(user, id) }
         unreported = []
         listener += 1
-        events = []
-        _ = log.die()
-        var snapshot = log.snapshot
-        log.finishForgetting(&snapshot)
-        for index in snapshot.clients.indices {
-            guard let client = self.index(of: snapshot.clients[index].id) else { continue }
-            snapshot.clients[index].execution = clients[client].isAsleep ? .stopped : .running
-        }
-        actions.removeAll()
-        do throws(RecoverySnapshotError) {
-            core = try Supervision(
-                settings: settings, restoring: snapshot, mutation: mutation, at: now, into: &actions)
-        } catch {
-            return require(false, "the records cannot be restored: \(error)")
-        }
-        core.endTurn(at: now, into: &actions)
-        carryOut()
-        var facts: [Event] = [.fact(.clock(clock))]
-        for user in Self.users {
-            facts.append(
-                .fact(.notifications(of: user, .server(servers[user]?.name, listener: "\(listener)"))))
-        }
-        turn(kept + events + facts + [.timer])
-    }
-}
-
-extension Event {
-    fileprivate var isFromClient: Bool {
-        switch self {
-        case .message, .ended: true
-        default: false
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-import NightbellCore
+package import NightbellCore
 
 /// The known state of the machine around the clients.
 struct Facts {
@@ -30,17 +30,7 @@ struct Facts {
         ] + positions.prefix(1).compactMap { Region(centre: $0, radius: 1_000) }.map(Subject.region)
 }
 
-extension ObservationLife.Client {
-    /// Those that are reasons to launch it …
-    var launchingWatches: [String: ObservationLife.Watch] {
-        watches.filter { $0.value.subject.launchesClients }
-    }
-
-    /// … and of these, those that are so after its user has quit it.
-    var locationWatches: [String: ObservationLife.Watch] {
-        launchingWatches.filter { $0.value.subject.mode == .location }
-    }
-
+extension SmallWorld.Client {
     /// Whether it is to be told of this.
     func wants(_ subject: Subject) -> Bool {
         if case .location(let service) = subject, service.kind == .foreground {
@@ -57,6 +47,18 @@ extension Subject {
     }
 }
 
+extension ObservationLife {
+    /// The observations of a client that are reasons to launch it …
+    func launchingWatches(_ index: Int) -> [String: Watch] {
+        watches[index].filter { $0.value.subject.launchesClients }
+    }
+
+    /// … and of these, those that are so after its user has quit it.
+    func locationWatches(_ index: Int) -> [String: Watch] {
+        launchingWatches(index).filter { $0.value.subject.mode == .location }
+    }
+}
+
 /// Wakes are counted by their reasons.
 extension ObservationLife {
     static let reasons: [(reason: WakeReasons, counter: Counter)] = [
@@ -66,10 +68,10 @@ extension ObservationLife {
 
     /// Counts those of this turn, delivered or not: a wake that is repeated after a death counts again.
     mutating func countWakes() {
-        for case .notify(let id, .wake(let wake)) in actions.actions {
-            guard let index = index(of: id) else { continue }
+        for case .notify(let id, .wake(let wake)) in world.actions.actions {
+            guard let index = world.index(of: id) else { continue }
             for (reason, counter) in Self.reasons where wake.reasons.contains(reason) {
-                clients[index].wakes[counter, default: 0] += 1
+                wakes[index][counter, default: 0] += 1
             }
         }
     }
@@ -78,54 +80,56 @@ extension ObservationLife {
 /// Changes in the world, and their consequences by the rules.
 extension ObservationLife {
     mutating func change() -> Event {
-        let isKnown = !random.once(in: 5)
-        switch random.below(6) {
+        let isKnown = !world.random.once(in: 5)
+        switch world.random.below(6) {
         case 0, 1:
-            let position = Facts.positions[random.below(Facts.positions.count)]
+            let position = Facts.positions[world.random.below(Facts.positions.count)]
             return .fact(.position(isKnown ? position : nil))
         case 2:
-            let presence: Presence = random.once(in: 2) ? .absent : .present(node: "")
+            let presence: Presence = world.random.once(in: 2) ? .absent : .present(node: "")
             return .fact(.bluetooth(isKnown ? [Facts.device: presence] : [:]))
         case 3:
             let presence: Presence =
-                random.once(in: 2) ? .absent : .present(node: "/dev/ttyACM\(random.below(2))")
+                world.random.once(in: 2) ? .absent : .present(node: "/dev/ttyACM\(world.random.below(2))")
             return .fact(.accessories(isKnown ? [Facts.accessory: presence] : [:]))
         case 4:
-            let index = random.below(clients.count)
+            let index = world.random.below(world.clients.count)
             // It may be the same end once more.
-            if facts.finishes[index] == nil || random.once(in: 2) { facts.finishes[index, default: 0] += 1 }
+            if facts.finishes[index] == nil || world.random.once(in: 2) {
+                facts.finishes[index, default: 0] += 1
+            }
             return .fact(ended(index))
         default:
-            return .fact(.characteristic(Facts.characteristic, [UInt8(random.below(200))]))
+            return .fact(.characteristic(Facts.characteristic, [UInt8(world.random.below(200))]))
         }
     }
 
     func ended(_ index: Int) -> Fact {
-        let registration = clients[index].registration
+        let registration = world.clients[index].registration
         return .transfers(
             EndedTransfers(
                 of: registration.user, registration.identifier, session: Facts.session,
                 number: facts.finishes[index] ?? 0))
     }
 
-    mutating func learn(_ fact: Fact) {
+    package mutating func learn(_ fact: Fact) {
         switch fact {
         case .position(let position): facts.position = position
         case .bluetooth(let devices): facts.bluetooth = devices
         case .accessories(let accessories): facts.accessories = accessories
         case .characteristic(let path, let value):
-            for index in clients.indices {
-                for (name, watch) in clients[index].watches
-                where watch.subject == .characteristic(path) && clients[index].wants(watch.subject) {
-                    clients[index].watches[name]?.untold = .value(value)
+            for index in watches.indices {
+                for (name, watch) in watches[index]
+                where watch.subject == .characteristic(path) && world.clients[index].wants(watch.subject) {
+                    watches[index][name]?.untold = .value(value)
                 }
             }
         case .transfers(let ended):
-            for index in clients.indices where clients[index].registration.identifier == ended.client {
-                for (name, watch) in clients[index].watches
+            for index in watches.indices where world.clients[index].registration.identifier == ended.client {
+                for (name, watch) in watches[index]
                 where watch.subject == .transfers(session: ended.session) && watch.finish < ended.number {
-                    clients[index].watches[name]?.finish = ended.number
-                    clients[index].watches[name]?.untold = .finished
+                    watches[index][name]?.finish = ended.number
+                    watches[index][name]?.untold = .finished
                 }
             }
         default: break
@@ -139,18 +143,20 @@ extension ObservationLife {
         if !isObserved({ $0.mode == .location }) { facts.position = nil }
         if !isObserved({ $0 == .bluetoothDevice(Facts.device) }) { facts.bluetooth = [:] }
         if !isObserved({ $0 == .accessory(Facts.accessory) }) { facts.accessories = [:] }
-        for index in clients.indices {
-            for (name, watch) in clients[index].watches where clients[index].wants(watch.subject) {
+        for index in watches.indices {
+            for (name, watch) in watches[index] where world.clients[index].wants(watch.subject) {
                 var watch = watch
                 compare(&watch)
-                clients[index].watches[name] = watch
+                watches[index][name] = watch
             }
         }
     }
 
     private func isObserved(_ isMeant: (Subject) -> Bool) -> Bool {
-        clients.contains { client in
-            client.watches.values.contains { isMeant($0.subject) && client.wants($0.subject) }
+        watches.indices.contains { index in
+            watches[index].values.contains {
+                isMeant($0.subject) && world.clients[index].wants($0.subject)
+            }
         }
     }
 
@@ -162,11 +168,11 @@ extension ObservationLife {
                 let distance = position.distance(to: before)
                 let isFar =
                     service.kind == .significantChange
-                    ? distance > 500 && position.accuracy < 10_000 && now.since(since) >= .seconds(300)
+                    ? distance > 500 && position.accuracy < 10_000 && world.now.since(since) >= .seconds(300)
                     : distance > 50
                 guard isFar else { return }
             }
-            watch.position = (position, now)
+            watch.position = (position, world.now)
             watch.untold = .moved(position)
         case .region:
             guard let position = facts.position, position.accuracy < 1_000 else { return }
