@@ -110,7 +110,8 @@ let package = Package(
             name: "NightbellSupervisor",
             dependencies: [
                 "CLinux", "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire",
-                "LinuxSystem", "EventLoop", "Keeper", "Launching", "Suspension", "TransferWire",
+                "LinuxSystem", "EventLoop", "Keeper", "Launching", "Suspension", "TransferModel",
+                "TransferWire",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -138,7 +139,8 @@ let package = Package(
         .target(
             name: "Manifests",
             dependencies: [
-                "Launching", "LinuxSystem", "NightbellCore", .product(name: "Yams", package: "Yams"),
+                "Launching", "LinuxSystem", "NightbellCore", "TransferModel",
+                .product(name: "Yams", package: "Yams"),
             ],
             swiftSettings: strict),
         .target(
@@ -541,7 +543,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "ManifestTests",
-            dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore"],
+            dependencies: ["EdgeTestSupport", "Launching", "Manifests", "NightbellCore", "TransferModel"],
             swiftSettings: settings),
         .testTarget(
             name: "LaunchingTests",

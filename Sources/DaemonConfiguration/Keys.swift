@@ -234,6 +234,10 @@ package enum Keys {
             "transferProgram", \.transferProgram, limit: 4_000, mayBeEmpty: true,
             "The program nightbell-transfer; nothing: the one beside nightbelld."),
         .duration(
+            "discretionary.patience", \.supervision.discretionary.patience,
+            "How long a client that sleeps may wait for the end of discretionary transfers, so that it is told with another wake."
+        ),
+        .duration(
             "sleep.horizon", \.supervision.sleep.horizon,
             "Keep-alive handlers that would be due within this time run before the machine sleeps."),
         .duration(

@@ -1,6 +1,7 @@
 package import Launching
 import LinuxSystem
 package import NightbellCore
+package import TransferModel
 
 /// A client declared by a file: its permissions and how it is started.
 package struct Manifest: Sendable, Equatable {
@@ -18,6 +19,8 @@ package struct Manifest: Sendable, Equatable {
     package var startsWithSupervisor = true
     /// Launched only once its user's home is there.
     package var waitsForUnlock = false
+    /// The issues for which it is launched.
+    package var newsstand: Subscription?
     /// nil: its program knows Nightbell.
     package var unmodified: UnmodifiedOptions?
     /// The file with its declaration.
@@ -28,7 +31,7 @@ package struct Manifest: Sendable, Equatable {
     package static let keys = [
         "identifier", "modes", "command", "directory", "environment", "user", "group", "groups", "limits",
         "fileModeMask", "output", "keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "startsWithSupervisor",
-        "waitsForUnlock", "unmodified", "timers", "idle", "pageOut", "firstByte",
+        "waitsForUnlock", "newsstand", "unmodified", "timers", "idle", "pageOut", "firstByte",
         "profiles",
     ]
 

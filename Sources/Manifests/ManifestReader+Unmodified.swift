@@ -12,7 +12,7 @@ extension ManifestReader {
             }
             return nil
         }
-        for key in ["keepAlive", "wakeLimitPolicy", "exitsOnSuspend"] {
+        for key in ["keepAlive", "wakeLimitPolicy", "exitsOnSuspend", "newsstand"] {
             if let node = values[key] {
                 complain(node, key, "means nothing to a program that is unmodified: it is told nothing")
             }

@@ -42,6 +42,7 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
         let waits = values["waitsForUnlock"].flatMap { truth($0, "waitsForUnlock") } ?? false
+        let newsstand = readNewsstand(values, modes)
         let unmodified = readUnmodified(values, modes)
 
         if problems.isEmpty { inspect(launch, values, root) }
@@ -49,8 +50,9 @@ struct ManifestReader {
         return Manifest(
             identifier: identifier, modes: modes, launch: launch, identity: account?.identity,
             keepAlive: keepAlive, wakeLimitPolicy: policy, exitsOnSuspend: exits,
-            startsWithSupervisor: starts, waitsForUnlock: waits, unmodified: unmodified, file: file,
-            line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0)
+            startsWithSupervisor: starts, waitsForUnlock: waits, newsstand: newsstand,
+            unmodified: unmodified, file: file, line: values["identifier"]?.mark?.line ?? root.mark?.line ?? 0
+        )
     }
 
     /// Checks whether the specification can be launched.

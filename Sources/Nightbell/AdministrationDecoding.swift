@@ -229,6 +229,7 @@ extension Mode {
         case .bluetoothCentral: self = .bluetoothCentral
         case .bluetoothPeripheral: self = .bluetoothPeripheral
         case .externalAccessory: self = .externalAccessory
+        case .newsstand: self = .newsstand
         case .unspecified, .UNRECOGNIZED: return nil
         }
     }

@@ -15,6 +15,9 @@ public enum Mode: String, Sendable, Hashable, CaseIterable {
     case bluetoothPeripheral = "bluetooth-peripheral"
     /// Is woken when an attached device has data, or comes and goes.
     case externalAccessory = "external-accessory"
+    /// Be woken when an issue is there to which the client's manifest subscribes: a download that the
+    /// supervisor begins by itself. It comes in the session ``TransferSession/newsstand``.
+    case newsstand
 }
 
 /// The treatment of a client that is woken more often than the supervisor's limit (15 times in 300 s by

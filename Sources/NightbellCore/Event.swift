@@ -66,12 +66,14 @@ package struct Modes: OptionSet, Sendable, Hashable {
     package static let bluetoothPeripheral = Modes(rawValue: 32)
     /// Run when an attached device has data, or comes and goes.
     package static let externalAccessory = Modes(rawValue: 64)
+    /// Be launched when an issue is there to which its manifest subscribes.
+    package static let newsstand = Modes(rawValue: 128)
 
     /// All modes, by the names that manifests and people use, in the order of their bits.
     package static let named: [(mode: Modes, name: String)] = [
         (.voip, "voip"), (.audio, "audio"), (.fetch, "fetch"), (.location, "location"),
         (.bluetoothCentral, "bluetooth-central"), (.bluetoothPeripheral, "bluetooth-peripheral"),
-        (.externalAccessory, "external-accessory"),
+        (.externalAccessory, "external-accessory"), (.newsstand, "newsstand"),
     ]
 }
 

@@ -149,6 +149,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case repeatsTransfers
     /// … or forgotten while its client has no process.
     case forgetsTransfers
+    /// A sleeping client is woken at once for the end of transfers that could wait …
+    case hurriesDiscretionaryTransfers
+    /// … or not together with others.
+    case holdsDiscretionaryTransfers
     /// Waiting pushes are told again when they are reported again …
     case repeatsPushes
     /// … more often in an hour than is configured …

@@ -235,8 +235,9 @@ package struct Supervision: Sendable, Equatable {
         // Before the keep-alives, which run along with any wake.
         if !isStopping {
             runFetches(at: now, into: &actions)
-            runObservations(at: now, into: &actions)
             runNotifications(at: now, into: &actions)
+            // Some of their wakes wait for others.
+            runObservations(at: now, into: &actions)
         }
         prepareForSleep(at: now, into: &actions)
         let runsAlong = runsKeepAlivesAlong && !mutated(.sleepsThroughWindow)

@@ -110,7 +110,9 @@ extension Supervisor {
         guard clocks.nanosecondsSlept != knownSleep || configuration.pretendedSleep != nil else { return }
         knownSleep = clocks.nanosecondsSlept
         let slept = machineSlept
-        if slept != ask({ $0.machineSlept }) { feed(.machineSlept(total: slept)) }
+        guard slept != ask({ $0.machineSlept }) else { return }
+        feed(.machineSlept(total: slept))
+        lookAtIssues()
     }
 
     // MARK: Identifiers

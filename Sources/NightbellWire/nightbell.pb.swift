@@ -81,6 +81,9 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
   /// is woken when an attached device has data, or comes and goes
   case externalAccessory // = 7
+
+  /// is woken when an issue is there to which its manifest subscribes
+  case newsstand // = 8
   case UNRECOGNIZED(Int)
 
   package init() {
@@ -97,6 +100,7 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case 5: self = .bluetoothCentral
     case 6: self = .bluetoothPeripheral
     case 7: self = .externalAccessory
+    case 8: self = .newsstand
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -111,6 +115,7 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     case .bluetoothCentral: return 5
     case .bluetoothPeripheral: return 6
     case .externalAccessory: return 7
+    case .newsstand: return 8
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -125,6 +130,7 @@ package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
     .bluetoothCentral,
     .bluetoothPeripheral,
     .externalAccessory,
+    .newsstand,
   ]
 
 }
@@ -4614,7 +4620,7 @@ package nonisolated struct WireError: Sendable {
 fileprivate nonisolated let _protobuf_package = "nightbell.v1"
 
 nonisolated extension WireMode: SwiftProtobuf._ProtoNameProviding {
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MODE_UNSPECIFIED\0\u{1}MODE_VOIP\0\u{1}MODE_AUDIO\0\u{1}MODE_FETCH\0\u{1}MODE_LOCATION\0\u{1}MODE_BLUETOOTH_CENTRAL\0\u{1}MODE_BLUETOOTH_PERIPHERAL\0\u{1}MODE_EXTERNAL_ACCESSORY\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MODE_UNSPECIFIED\0\u{1}MODE_VOIP\0\u{1}MODE_AUDIO\0\u{1}MODE_FETCH\0\u{1}MODE_LOCATION\0\u{1}MODE_BLUETOOTH_CENTRAL\0\u{1}MODE_BLUETOOTH_PERIPHERAL\0\u{1}MODE_EXTERNAL_ACCESSORY\0\u{1}MODE_NEWSSTAND\0")
 }
 
 nonisolated extension WireWakeLimitPolicy: SwiftProtobuf._ProtoNameProviding {

@@ -508,12 +508,23 @@ package nonisolated struct StoredObservations: Sendable {
     /// Clears the value of `pushRetryNs`. Subsequent reads from it will return its default value.
     package mutating func clearPushRetryNs() {self._pushRetryNs = nil}
 
+    /// elapsed time; absent: its client is told at once
+    package var latestHeldUntilNs: Int64 {
+      get {_latestHeldUntilNs ?? 0}
+      set {_latestHeldUntilNs = newValue}
+    }
+    /// Returns true if `latestHeldUntilNs` has been explicitly set.
+    package var hasLatestHeldUntilNs: Bool {self._latestHeldUntilNs != nil}
+    /// Clears the value of `latestHeldUntilNs`. Subsequent reads from it will return its default value.
+    package mutating func clearLatestHeldUntilNs() {self._latestHeldUntilNs = nil}
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
 
     fileprivate var _toldIn: UInt64? = nil
     fileprivate var _pushRetryNs: Int64? = nil
+    fileprivate var _latestHeldUntilNs: Int64? = nil
   }
 
   package init() {}
@@ -1645,7 +1656,7 @@ nonisolated extension StoredObservations: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = StoredObservations.protoMessageName + ".Observation"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0\u{3}pushes_told_ns\0\u{3}push_wake\0\u{3}push_until_ns\0\u{3}push_retry_ns\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}observe\0\u{1}known\0\u{3}known_at_ns\0\u{1}latest\0\u{3}latest_at_ns\0\u{3}told_in\0\u{3}known_number\0\u{3}pushes_told_ns\0\u{3}push_wake\0\u{3}push_until_ns\0\u{3}push_retry_ns\0\u{3}latest_held_until_ns\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1664,6 +1675,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
       case 9: try { try decoder.decodeSingularUInt64Field(value: &self.pushWake) }()
       case 10: try { try decoder.decodeSingularInt64Field(value: &self.pushUntilNs) }()
       case 11: try { try decoder.decodeSingularInt64Field(value: &self._pushRetryNs) }()
+      case 12: try { try decoder.decodeSingularInt64Field(value: &self._latestHeldUntilNs) }()
       default: break
       }
     }
@@ -1707,6 +1719,9 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     try { if let v = self._pushRetryNs {
       try visitor.visitSingularInt64Field(value: v, fieldNumber: 11)
     } }()
+    try { if let v = self._latestHeldUntilNs {
+      try visitor.visitSingularInt64Field(value: v, fieldNumber: 12)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1722,6 +1737,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
     if lhs.pushWake != rhs.pushWake {return false}
     if lhs.pushUntilNs != rhs.pushUntilNs {return false}
     if lhs._pushRetryNs != rhs._pushRetryNs {return false}
+    if lhs._latestHeldUntilNs != rhs._latestHeldUntilNs {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -39,7 +39,8 @@ package enum TraceFormat {
             (.launched, "launched"), (.relaunched, "launched again"),
             (.unanswered, "no answer"), (.pathLost, "path lost"), (.fetch, "fetch"),
             (.networkChanged, "network changed"), (.location, "location"), (.device, "device"),
-            (.bluetooth, "Bluetooth"), (.transfer, "transfer"), (.push, "push"), (.notification, "notification"),
+            (.bluetooth, "Bluetooth"), (.transfer, "transfer"), (.push, "push"),
+            (.notification, "notification"),
         ]
         return names.filter { reasons.contains($0.0) }.map(\.1).joined(separator: ", ")
     }
@@ -112,6 +113,9 @@ package enum TraceFormat {
             "pushes \(waiting.number) for \(waiting.client): \(waiting.urgency.map { "\($0)" } ?? "none")"
         case .transfers(let ended):
             "transfers \(ended.session) of \(ended.client) are finished (\(ended.number))"
+                + (ended.mayWait ? ", which can wait" : "")
+        case .discretionaryTransfers(let user, let waits):
+            "transfers of uid \(user) " + (waits ? "wait" : "do not wait") + " for a good moment"
         case .accessories(let accessories): "accessories: \(words(accessories))"
         case .clock(let clock): "UTC is elapsed time plus \(words(clock.utc))"
         case .notifications(let user, let fact): "notifications of uid \(user): \(fact)"

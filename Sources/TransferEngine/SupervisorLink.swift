@@ -16,6 +16,8 @@ package final class SupervisorLink {
     private var output: DescriptorWatch?
     /// Ends that were not told yet.
     private var ends: [TransferEnd] = []
+    /// The needs that were told last.
+    private var plan = TransferPlan()
     private var isBlocked = false
     /// All clients that were quit before are known: others may be served.
     private(set) var isReady = false
@@ -41,11 +43,16 @@ package final class SupervisorLink {
         } catch {
             throw .loop(error)
         }
+        engine.isGoodMoment = false
         engine.onEnd = { [unowned self] end in ends.append(end) }
     }
 
     /// Everything was told.
-    var isIdle: Bool { ends.isEmpty }
+    var isIdle: Bool { ends.isEmpty && plan == presentPlan }
+
+    private var presentPlan: TransferPlan {
+        TransferPlan(hasDiscretionary: engine.queue.hasDiscretionary, nextIssue: engine.nextIssue)
+    }
 
     private func receive() {
         do throws(SystemError) {
@@ -66,6 +73,12 @@ package final class SupervisorLink {
 
     private func obey(_ demand: WireTransferDemand) {
         onRemoval(demand.quitClients.flatMap { engine.removeSessions(of: $0) })
+        switch demand.moment {
+        case .good: engine.isGoodMoment = true
+        case .bad: engine.isGoodMoment = false
+        case .unchanged, .UNRECOGNIZED: break
+        }
+        if demand.hasSubscriptions { engine.subscribe(to: .init(demand.subscriptions)) }
         guard !demand.hasMore_p, !isReady else { return }
         isReady = true
         ends = engine.ends
@@ -78,6 +91,8 @@ package final class SupervisorLink {
         var told = 0
         while !isBlocked, told < ends.count, tell(ends[told]) { told += 1 }
         ends.removeFirst(told)
+        let present = presentPlan
+        if !isBlocked, plan != present, tell(present) { plan = present }
         do throws(LoopError) {
             try output?.setArmed(isBlocked)
         } catch {
@@ -87,17 +102,45 @@ package final class SupervisorLink {
 
     /// False: the supervisor has to read first, or has ended.
     private func tell(_ end: TransferEnd) -> Bool {
+        send(
+            .with {
+                $0.end = .with {
+                    $0.client = end.client
+                    $0.session = end.session
+                    $0.number = end.number
+                    $0.isDiscretionary = end.isDiscretionary
+                }
+            })
+    }
+
+    private func tell(_ plan: TransferPlan) -> Bool {
+        send(
+            .with {
+                $0.plan = .with {
+                    $0.hasDiscretionary_p = plan.hasDiscretionary
+                    $0.nextIssueS = plan.nextIssue.map { UInt64(clamping: max(1, $0)) } ?? 0
+                }
+            })
+    }
+
+    private func send(_ notice: WireTransferNotice) -> Bool {
         do {
-            let notice = WireTransferNotice.with {
-                $0.client = end.client
-                $0.session = end.session
-                $0.number = end.number
-            }
             isBlocked = try !socket.send(try notice.serializedBytes() as [UInt8])
             return !isBlocked
         } catch {
             loop.stop()
             return false
+        }
+    }
+}
+
+extension [String: Subscription] {
+    fileprivate init(_ wire: WireTransferSubscriptions) {
+        self.init()
+        for subscription in wire.subscriptions {
+            guard let url = TransferURL(subscription.url) else { continue }
+            self[subscription.client] = Subscription(
+                url, interval: Int64(clamping: Swift.max(1, subscription.intervalS)))
         }
     }
 }

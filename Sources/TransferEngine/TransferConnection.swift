@@ -106,9 +106,8 @@ final class TransferConnection {
             let refusal = engine.release(id)
             if refusal == nil { forget(id) }
             answer(number, refusal: refusal ?? "")
-        case .list(let list): self.list(number, after: list.after, session)
-        case .conditions(let conditions):
-            engine.isGoodMoment = conditions.isGoodMoment
+        case .list(let list):
+            self.list(number, after: list.after, session)
             answer(number)
         case .open, nil: end()
         }

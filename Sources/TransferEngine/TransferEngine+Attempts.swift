@@ -246,7 +246,7 @@ extension TransferEngine {
     }
 
     /// The attempt is over; the part that it leaves is continued by the next one.
-    private func leave(_ attempt: Attempt) {
+    func leave(_ attempt: Attempt) {
         attempts[attempt.id] = nil
         let bytes = attempt.facts.bytes
         guard let task = tasks[attempt.id] else { return }
@@ -257,6 +257,18 @@ extension TransferEngine {
         if task.record.wasTried { setTried(attempt.id, false) }
         // Later attempts may wait for long, and others need the room.
         queue.shrink(attempt.id, to: task.bodyBytes + bytes)
+    }
+
+    /// The moment is not good any more. Downloads are continued in the next one; uploads, which would begin
+    /// anew, go on.
+    func interruptDiscretionary() {
+        for attempt in attempts.values {
+            guard let task = tasks[attempt.id]?.record.task, task.isDiscretionary, task.kind == .download
+            else { continue }
+            multi.stop(attempt.transfer)
+            leave(attempt)
+            queue.wait(attempt.id, until: 0)
+        }
     }
 
     func retry(_ id: TaskID, afterSeconds seconds: Int64? = nil) {

@@ -69,6 +69,10 @@ package final class TransferEngine {
     private var elapsedTime = ElapsedTime(after: nil, boot: "", uptime: 0)
     private var queueTimer: LoopTimer?
     private var orphanTimer: LoopTimer?
+    var issueTimer: LoopTimer?
+    var issues: SubscriptionPlan
+    /// Of the last issue of each client.
+    var issueFacts: [String: IssueFacts] = [:]
     private var reminderTimer: LoopTimer?
     /// The first pause before an end is told again, which doubles. A client that was told of it may have died
     /// meanwhile, and the supervisor may have heard of the end before it heard of the death.
@@ -91,9 +95,12 @@ package final class TransferEngine {
         worker = try FileWorker(loop)
         flusher = try FileWorker(loop)
         queue = TransferQueue(configuration.limits)
+        issueFacts = try store.issues()
+        issues = SubscriptionPlan(begun: issueFacts.mapValues(\.begun))
         queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
         orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
         reminderTimer = LoopTimer(loop) { [unowned self] in remind() }
+        issueTimer = LoopTimer(loop) { [unowned self] in beginIssues() }
         try load()
         removeOrphans()
     }
@@ -199,18 +206,22 @@ package final class TransferEngine {
 
     // MARK: Sessions
 
-    /// The session, which is made if there is none.
+    /// A client connects to the session, which is made if there is none.
     package func openSession(client: String, identifier: String) -> SessionID {
+        let id = session(client: client, identifier: identifier)
+        sessions[id]?.connections += 1
+        sessions[id]?.reminders = 0
+        return id
+    }
+
+    /// The session, which is made if there is none.
+    func session(client: String, identifier: String) -> SessionID {
         let name = Name(client: client, identifier: identifier)
-        if let id = names[name] {
-            sessions[id]?.connections += 1
-            sessions[id]?.reminders = 0
-            return id
-        }
+        if let id = names[name] { return id }
         let now = elapsedSeconds
         let id = store.addSession(client: client, identifier: identifier, seen: now)
         files.make(id)
-        sessions[id] = Session(client: client, identifier: identifier, seen: now, connections: 1)
+        sessions[id] = Session(client: client, identifier: identifier, seen: now)
         names[name] = id
         return id
     }
@@ -223,13 +234,21 @@ package final class TransferEngine {
         guard let session = sessions[id] else { return }
         sessions[id]?.connections = session.connections - 1
         sessions[id]?.seen = elapsedSeconds
-        if session.tasks.isEmpty, session.connections == 1 {
-            removeSession(id)
-        } else {
+        if !removeIfUnused(id) {
             store.setSeen(id, elapsedSeconds)
             if owesResults, session.connections == 1, isWhollySettled(id) { noteEnd(of: id) }
             scheduleReminder(of: id)
         }
+    }
+
+    /// - Returns: whether it had neither a task nor a connection.
+    @discardableResult
+    func removeIfUnused(_ id: SessionID) -> Bool {
+        guard let session = sessions[id], session.tasks.isEmpty, session.connections == 0 else {
+            return false
+        }
+        removeSession(id)
+        return true
     }
 
     private func removeSession(_ id: SessionID) {
@@ -265,8 +284,7 @@ package final class TransferEngine {
         let ends = session.ends + 1
         sessions[id]?.ends = ends
         store.setEnds(id, ends)
-        let end = TransferEnd(
-            client: session.client, session: session.identifier, number: Self.number(of: id, ends))
+        let end = end(of: id, session, ends)
         afterCommit.append { [unowned self] in onEnd(end) }
         scheduleReminder(of: id)
     }
@@ -306,10 +324,14 @@ package final class TransferEngine {
     package var ends: [TransferEnd] {
         sessions.sorted { $0.key < $1.key }.compactMap { id, session in
             guard session.ends > 0, owesEnd(session, id) else { return nil }
-            return TransferEnd(
-                client: session.client, session: session.identifier, number: Self.number(of: id, session.ends)
-            )
+            return end(of: id, session, session.ends)
         }
+    }
+
+    private func end(of id: SessionID, _ session: Session, _ ends: UInt64) -> TransferEnd {
+        TransferEnd(
+            client: session.client, session: session.identifier, number: Self.number(of: id, ends),
+            isDiscretionary: session.tasks.allSatisfy { tasks[$0]?.record.task.isDiscretionary ?? false })
     }
 
     private func needsCredentials(_ id: TaskID) -> Bool { tasks[id]?.record.state == .needsCredentials }
@@ -374,7 +396,7 @@ package final class TransferEngine {
         }
     }
 
-    private func admit(_ record: TransferStore.Record) -> Addition {
+    func admit(_ record: TransferStore.Record) -> Addition {
         // A second request with the same tag may have come while the file was copied.
         if !record.tag.isEmpty, let id = sessions[record.session]?.tags[record.tag] { return .added(id) }
         guard sessions[record.session] != nil else { return .refused("the session is gone") }
@@ -466,7 +488,7 @@ package final class TransferEngine {
         return nil
     }
 
-    private func removeTask(_ id: TaskID) {
+    func removeTask(_ id: TaskID) {
         guard let task = tasks.removeValue(forKey: id) else { return }
         if let attempt = attempts.removeValue(forKey: id) { multi.stop(attempt.transfer) }
         sessions[task.session]?.tasks.remove(id)
@@ -481,14 +503,16 @@ package final class TransferEngine {
     package var isGoodMoment: Bool {
         get { queue.isGoodMoment }
         set {
+            guard newValue != queue.isGoodMoment else { return }
             queue.isGoodMoment = newValue
             isQueueStale = true
+            if !newValue { interruptDiscretionary() }
         }
     }
 
     /// The task is finished: tells its session, and removes what is not a result.
     func finish(_ id: TaskID, _ outcome: Outcome) {
-        guard var task = tasks[id] else { return }
+        guard var task = tasks[id], !endIssue(task, outcome) else { return }
         if let attempt = attempts.removeValue(forKey: id) { multi.stop(attempt.transfer) }
         let wasWaiting = task.record.state == .waiting
         task.record.state = .finished(outcome)

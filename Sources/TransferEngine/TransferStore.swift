@@ -101,6 +101,17 @@ final class TransferStore {
                     UPDATE task SET created = 0;
                     """)
         }
+        migrator.registerMigration("3") { database in
+            try database.execute(
+                sql: """
+                    CREATE TABLE issue (
+                        client TEXT PRIMARY KEY,
+                        begun INTEGER NOT NULL,
+                        url TEXT NOT NULL,
+                        entity_tag TEXT,
+                        last_modified TEXT);
+                    """)
+        }
         return migrator
     }
 
@@ -127,12 +138,6 @@ final class TransferStore {
         let bytes: [UInt8] = Array(row["request"] as Data)
         let wire = try WireTransferTask(serializedBytes: bytes)
         guard let task = TransferTask(wire) else { throw TransferError.store("a task cannot be read") }
-        var validator: Validator?
-        if let tag: String = row["entity_tag"] {
-            validator = .entityTag(tag)
-        } else if let date: String = row["last_modified"] {
-            validator = .lastModified(date)
-        }
         let outcome: Data? = row["outcome"]
         let state: TaskState
         if let outcome {
@@ -143,7 +148,36 @@ final class TransferStore {
         return Record(
             id: TaskID(row["id"]), session: SessionID(row["session"]), tag: row["tag"], task: task,
             state: state, created: row["created"], wasTried: row["tried"],
-            facts: PartialBody(total: row["total"], validator: validator), durableBytes: row["durable"])
+            facts: PartialBody(total: row["total"], validator: validator(row)), durableBytes: row["durable"])
+    }
+
+    private static func validator(_ row: Row) -> Validator? {
+        if let tag: String = row["entity_tag"] { return .entityTag(tag) }
+        if let date: String = row["last_modified"] { return .lastModified(date) }
+        return nil
+    }
+
+    private static func columns(_ validator: Validator?) -> (entityTag: String?, lastModified: String?) {
+        switch validator {
+        case .entityTag(let text): (text, nil)
+        case .lastModified(let text): (nil, text)
+        case nil: (nil, nil)
+        }
+    }
+
+    /// The last issue of each client.
+    func issues() throws(TransferError) -> [String: IssueFacts] {
+        do {
+            let rows = try database.read { try Row.fetchAll($0, sql: "SELECT * FROM issue") }
+            return Dictionary(
+                uniqueKeysWithValues: rows.map { row in
+                    let facts = IssueFacts(
+                        begun: row["begun"], url: row["url"], validator: Self.validator(row))
+                    return (row["client"] as String, facts)
+                })
+        } catch {
+            throw .store("\(error)")
+        }
     }
 
     private static let waiting = 0
@@ -228,19 +262,21 @@ final class TransferStore {
     }
 
     func setFacts(_ id: TaskID, _ facts: PartialBody, durableBytes: Int64) {
-        var tag: String?
-        var date: String?
-        switch facts.validator {
-        case .entityTag(let text): tag = text
-        case .lastModified(let text): date = text
-        case nil: break
-        }
-        changes.append { [tag, date] database in
+        let (tag, date) = Self.columns(facts.validator)
+        changes.append { database in
             try database.cachedStatement(
                 sql: """
                     UPDATE task SET total = ?, entity_tag = ?, last_modified = ?, durable = ? WHERE id = ?
                     """
             ).execute(arguments: [facts.total, tag, date, durableBytes, id.rawValue])
+        }
+    }
+
+    func setIssue(_ client: String, _ facts: IssueFacts) {
+        let (tag, date) = Self.columns(facts.validator)
+        changes.append { database in
+            try database.cachedStatement(sql: "INSERT OR REPLACE INTO issue VALUES (?, ?, ?, ?, ?)")
+                .execute(arguments: [client, facts.begun, facts.url, tag, date])
         }
     }
 

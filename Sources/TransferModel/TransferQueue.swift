@@ -58,6 +58,8 @@ package struct TransferQueue: Sendable {
     private var sessions: [SessionID: SessionEntry] = [:]
     private var hosts: [String: Int] = [:]
     private var running = 0
+    /// Discretionary tasks that run or wait.
+    private var discretionary = 0
     private var turn: UInt64 = 0
     /// Bytes of all tasks.
     package private(set) var reserved: Int64 = 0
@@ -66,6 +68,8 @@ package struct TransferQueue: Sendable {
 
     package var count: Int { entries.count }
     package var isIdle: Bool { running == 0 && sessions.values.allSatisfy(\.waiting.isEmpty) }
+    /// Whether tasks run, or wait, that may run in good moments only.
+    package var hasDiscretionary: Bool { discretionary > 0 }
     package var hasRoomForTask: Bool { entries.count < limits.tasks }
 
     // MARK: Tasks
@@ -82,7 +86,9 @@ package struct TransferQueue: Sendable {
             session: session, host: host, isDiscretionary: isDiscretionary,
             state: rests ? .resting : .waiting(until: 0), reserved: reserved)
         self.reserved += reserved
-        if !rests { insertWaiting(id, of: session) }
+        guard !rests else { return }
+        insertWaiting(id, of: session)
+        if isDiscretionary { discretionary += 1 }
     }
 
     /// It has bytes on the disk no more.
@@ -107,9 +113,11 @@ package struct TransferQueue: Sendable {
 
     private mutating func enter(_ id: TaskID, _ state: State) {
         leave(id)
-        guard let session = entries[id]?.session else { return }
+        guard let entry = entries[id] else { return }
         entries[id]?.state = state
-        if state != .resting { insertWaiting(id, of: session) }
+        guard state != .resting else { return }
+        insertWaiting(id, of: entry.session)
+        if entry.isDiscretionary { discretionary += 1 }
     }
 
     private mutating func leave(_ id: TaskID) {
@@ -122,9 +130,10 @@ package struct TransferQueue: Sendable {
             if hosts[entry.host] == 0 { hosts[entry.host] = nil }
         case .waiting, .waitingForRoom:
             sessions[entry.session]?.waiting.removeAll { $0 == id }
-        case .resting: break
+        case .resting: return
         }
         entries[id]?.state = .resting
+        if entry.isDiscretionary { discretionary -= 1 }
     }
 
     private mutating func insertWaiting(_ id: TaskID, of session: SessionID) {

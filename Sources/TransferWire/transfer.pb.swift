@@ -180,6 +180,46 @@ package nonisolated enum WireTransferFailureKind: SwiftProtobuf.Enum, Swift.Case
 
 }
 
+package nonisolated enum WireTransferMoment: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+
+  /// before the first one: not a good one
+  case unchanged // = 0
+  case good // = 1
+  case bad // = 2
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unchanged
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unchanged
+    case 1: self = .good
+    case 2: self = .bad
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unchanged: return 0
+    case .good: return 1
+    case .bad: return 2
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireTransferMoment] = [
+    .unchanged,
+    .good,
+    .bad,
+  ]
+
+}
+
 /// From the client.
 package nonisolated struct WireTransferRequest: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -240,14 +280,6 @@ package nonisolated struct WireTransferRequest: Sendable {
     set {request = .list(newValue)}
   }
 
-  package var conditions: WireTransferConditions {
-    get {
-      if case .conditions(let v)? = request {return v}
-      return WireTransferConditions()
-    }
-    set {request = .conditions(newValue)}
-  }
-
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum OneOf_Request: Equatable, Sendable {
@@ -258,7 +290,6 @@ package nonisolated struct WireTransferRequest: Sendable {
     case authorize(WireTransferAuthorize)
     case release(WireTransferRelease)
     case list(WireTransferList)
-    case conditions(WireTransferConditions)
 
   }
 
@@ -402,19 +433,6 @@ package nonisolated struct WireTransferList: Sendable {
   // methods supported on all messages.
 
   package var after: Int64 = 0
-
-  package var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  package init() {}
-}
-
-/// From the supervisor: whether discretionary tasks may run now. Without it they may.
-package nonisolated struct WireTransferConditions: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  package var isGoodMoment: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -653,14 +671,94 @@ package nonisolated struct WireTransferDemand: Sendable {
   /// More names follow in another one.
   package var hasMore_p: Bool = false
 
+  /// Whether discretionary tasks may run, from now on.
+  package var moment: WireTransferMoment = .unchanged
+
+  /// The issues to which clients subscribe. They replace the former ones.
+  package var subscriptions: WireTransferSubscriptions {
+    get {_subscriptions ?? WireTransferSubscriptions()}
+    set {_subscriptions = newValue}
+  }
+  /// Returns true if `subscriptions` has been explicitly set.
+  package var hasSubscriptions: Bool {self._subscriptions != nil}
+  /// Clears the value of `subscriptions`. Subsequent reads from it will return its default value.
+  package mutating func clearSubscriptions() {self._subscriptions = nil}
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+
+  fileprivate var _subscriptions: WireTransferSubscriptions? = nil
+}
+
+package nonisolated struct WireTransferSubscriptions: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var subscriptions: [WireTransferSubscription] = []
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
 }
 
-/// To the supervisor: the transfers of a session are finished, or one needs credentials. Said once, and after each start of the
-/// process again until the client has released the results.
+/// A download that is begun anew once in each interval, in the client's session `newsstand`, and is discretionary. It is not
+/// begun while the session has a task, and one that fails, or finds that nothing has changed, is removed without a notice.
+package nonisolated struct WireTransferSubscription: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var client: String = String()
+
+  package var url: String = String()
+
+  package var intervalS: UInt64 = 0
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// To the supervisor.
 package nonisolated struct WireTransferNotice: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var notice: WireTransferNotice.OneOf_Notice? = nil
+
+  package var end: WireTransferEnd {
+    get {
+      if case .end(let v)? = notice {return v}
+      return WireTransferEnd()
+    }
+    set {notice = .end(newValue)}
+  }
+
+  package var plan: WireTransferPlan {
+    get {
+      if case .plan(let v)? = notice {return v}
+      return WireTransferPlan()
+    }
+    set {notice = .plan(newValue)}
+  }
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package nonisolated enum OneOf_Notice: Equatable, Sendable {
+    case end(WireTransferEnd)
+    case plan(WireTransferPlan)
+
+  }
+
+  package init() {}
+}
+
+/// The transfers of a session are finished, or one needs credentials. Said once, and after each start of the process again until
+/// the client has released the results.
+package nonisolated struct WireTransferEnd: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
@@ -671,6 +769,26 @@ package nonisolated struct WireTransferNotice: Sendable {
 
   /// Counts the ends of the session, from 1 on.
   package var number: UInt64 = 0
+
+  /// All tasks of the session are discretionary.
+  package var isDiscretionary: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The needs of the process, whenever they have changed, and before it ends.
+package nonisolated struct WireTransferPlan: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Tasks run, or wait, that may run in good moments only.
+  package var hasDiscretionary_p: Bool = false
+
+  /// When the next issue is to be begun: seconds since 1970 (UTC). 0: none is.
+  package var nextIssueS: UInt64 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -714,9 +832,13 @@ nonisolated extension WireTransferFailureKind: SwiftProtobuf._ProtoNameProviding
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0TRANSFER_FAILURE_KIND_NONE\0\u{1}TRANSFER_FAILURE_KIND_STATUS\0\u{1}TRANSFER_FAILURE_KIND_ENCODED\0\u{1}TRANSFER_FAILURE_KIND_DIGEST\0\u{1}TRANSFER_FAILURE_KIND_TOO_LARGE\0\u{1}TRANSFER_FAILURE_KIND_TIMED_OUT\0\u{1}TRANSFER_FAILURE_KIND_INTERRUPTED\0\u{1}TRANSFER_FAILURE_KIND_REFUSED\0\u{1}TRANSFER_FAILURE_KIND_INCONSISTENT\0\u{1}TRANSFER_FAILURE_KIND_CANCELLED\0\u{1}TRANSFER_FAILURE_KIND_STORAGE\0")
 }
 
+nonisolated extension WireTransferMoment: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0TRANSFER_MOMENT_UNCHANGED\0\u{1}TRANSFER_MOMENT_GOOD\0\u{1}TRANSFER_MOMENT_BAD\0")
+}
+
 nonisolated extension WireTransferRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".TransferRequest"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}open\0\u{1}add\0\u{1}cancel\0\u{1}authorize\0\u{1}release\0\u{1}list\0\u{1}conditions\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}open\0\u{1}add\0\u{1}cancel\0\u{1}authorize\0\u{1}release\0\u{1}list\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -803,19 +925,6 @@ nonisolated extension WireTransferRequest: SwiftProtobuf.Message, SwiftProtobuf.
           self.request = .list(v)
         }
       }()
-      case 8: try {
-        var v: WireTransferConditions?
-        var hadOneofValue = false
-        if let current = self.request {
-          hadOneofValue = true
-          if case .conditions(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.request = .conditions(v)
-        }
-      }()
       default: break
       }
     }
@@ -853,10 +962,6 @@ nonisolated extension WireTransferRequest: SwiftProtobuf.Message, SwiftProtobuf.
     case .list?: try {
       guard case .list(let v)? = self.request else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
-    }()
-    case .conditions?: try {
-      guard case .conditions(let v)? = self.request else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
     }()
     case nil: break
     }
@@ -1165,36 +1270,6 @@ nonisolated extension WireTransferList: SwiftProtobuf.Message, SwiftProtobuf._Me
 
   package static func ==(lhs: WireTransferList, rhs: WireTransferList) -> Bool {
     if lhs.after != rhs.after {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension WireTransferConditions: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = _protobuf_package + ".TransferConditions"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}is_good_moment\0")
-
-  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularBoolField(value: &self.isGoodMoment) }()
-      default: break
-      }
-    }
-  }
-
-  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.isGoodMoment != false {
-      try visitor.visitSingularBoolField(value: self.isGoodMoment, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  package static func ==(lhs: WireTransferConditions, rhs: WireTransferConditions) -> Bool {
-    if lhs.isGoodMoment != rhs.isGoodMoment {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1627,7 +1702,7 @@ nonisolated extension WireTransferSessionFinished: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension WireTransferDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".TransferDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}quit_clients\0\u{3}has_more\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}quit_clients\0\u{3}has_more\0\u{1}moment\0\u{1}subscriptions\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1637,24 +1712,108 @@ nonisolated extension WireTransferDemand: SwiftProtobuf.Message, SwiftProtobuf._
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedStringField(value: &self.quitClients) }()
       case 2: try { try decoder.decodeSingularBoolField(value: &self.hasMore_p) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.moment) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._subscriptions) }()
       default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if !self.quitClients.isEmpty {
       try visitor.visitRepeatedStringField(value: self.quitClients, fieldNumber: 1)
     }
     if self.hasMore_p != false {
       try visitor.visitSingularBoolField(value: self.hasMore_p, fieldNumber: 2)
     }
+    if self.moment != .unchanged {
+      try visitor.visitSingularEnumField(value: self.moment, fieldNumber: 3)
+    }
+    try { if let v = self._subscriptions {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireTransferDemand, rhs: WireTransferDemand) -> Bool {
     if lhs.quitClients != rhs.quitClients {return false}
     if lhs.hasMore_p != rhs.hasMore_p {return false}
+    if lhs.moment != rhs.moment {return false}
+    if lhs._subscriptions != rhs._subscriptions {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferSubscriptions: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferSubscriptions"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}subscriptions\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.subscriptions) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.subscriptions.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.subscriptions, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferSubscriptions, rhs: WireTransferSubscriptions) -> Bool {
+    if lhs.subscriptions != rhs.subscriptions {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferSubscription: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferSubscription"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}client\0\u{1}url\0\u{3}interval_s\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.client) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.url) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.intervalS) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.client.isEmpty {
+      try visitor.visitSingularStringField(value: self.client, fieldNumber: 1)
+    }
+    if !self.url.isEmpty {
+      try visitor.visitSingularStringField(value: self.url, fieldNumber: 2)
+    }
+    if self.intervalS != 0 {
+      try visitor.visitSingularUInt64Field(value: self.intervalS, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferSubscription, rhs: WireTransferSubscription) -> Bool {
+    if lhs.client != rhs.client {return false}
+    if lhs.url != rhs.url {return false}
+    if lhs.intervalS != rhs.intervalS {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1662,7 +1821,74 @@ nonisolated extension WireTransferDemand: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension WireTransferNotice: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".TransferNotice"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}client\0\u{1}session\0\u{1}number\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}end\0\u{1}plan\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try {
+        var v: WireTransferEnd?
+        var hadOneofValue = false
+        if let current = self.notice {
+          hadOneofValue = true
+          if case .end(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.notice = .end(v)
+        }
+      }()
+      case 2: try {
+        var v: WireTransferPlan?
+        var hadOneofValue = false
+        if let current = self.notice {
+          hadOneofValue = true
+          if case .plan(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.notice = .plan(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    switch self.notice {
+    case .end?: try {
+      guard case .end(let v)? = self.notice else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    }()
+    case .plan?: try {
+      guard case .plan(let v)? = self.notice else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferNotice, rhs: WireTransferNotice) -> Bool {
+    if lhs.notice != rhs.notice {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferEnd: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferEnd"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}client\0\u{1}session\0\u{1}number\0\u{3}is_discretionary\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1673,6 +1899,7 @@ nonisolated extension WireTransferNotice: SwiftProtobuf.Message, SwiftProtobuf._
       case 1: try { try decoder.decodeSingularStringField(value: &self.client) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.session) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 4: try { try decoder.decodeSingularBoolField(value: &self.isDiscretionary) }()
       default: break
       }
     }
@@ -1688,13 +1915,52 @@ nonisolated extension WireTransferNotice: SwiftProtobuf.Message, SwiftProtobuf._
     if self.number != 0 {
       try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 3)
     }
+    if self.isDiscretionary != false {
+      try visitor.visitSingularBoolField(value: self.isDiscretionary, fieldNumber: 4)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: WireTransferNotice, rhs: WireTransferNotice) -> Bool {
+  package static func ==(lhs: WireTransferEnd, rhs: WireTransferEnd) -> Bool {
     if lhs.client != rhs.client {return false}
     if lhs.session != rhs.session {return false}
     if lhs.number != rhs.number {return false}
+    if lhs.isDiscretionary != rhs.isDiscretionary {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireTransferPlan: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".TransferPlan"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}has_discretionary\0\u{3}next_issue_s\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.hasDiscretionary_p) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.nextIssueS) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.hasDiscretionary_p != false {
+      try visitor.visitSingularBoolField(value: self.hasDiscretionary_p, fieldNumber: 1)
+    }
+    if self.nextIssueS != 0 {
+      try visitor.visitSingularUInt64Field(value: self.nextIssueS, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireTransferPlan, rhs: WireTransferPlan) -> Bool {
+    if lhs.hasDiscretionary_p != rhs.hasDiscretionary_p {return false}
+    if lhs.nextIssueS != rhs.nextIssueS {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

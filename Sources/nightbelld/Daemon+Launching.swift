@@ -51,7 +51,7 @@ extension Daemon {
             registration.waitsForUnlock = manifest.waitsForUnlock
             return Declaration(
                 registration, launch: manifest.launch(with: tool ?? ""), identity: manifest.identity,
-                startsWithSupervisor: manifest.startsWithSupervisor)
+                startsWithSupervisor: manifest.startsWithSupervisor, newsstand: manifest.newsstand)
         }
         return (declarations, problems)
     }

@@ -20,7 +20,8 @@ package final class Child {
     }
 
     package init(
-        _ program: String, _ arguments: [String], environment: [String: String] = [:]
+        _ program: String, _ arguments: [String], environment: [String: String] = [:],
+        descriptors: [CInt: CInt] = [:]
     ) throws(SystemError) {
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -33,6 +34,9 @@ package final class Child {
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 0)
         posix_spawn_file_actions_adddup2(&actions, theirs.rawValue, 1)
+        for (number, descriptor) in descriptors {
+            posix_spawn_file_actions_adddup2(&actions, descriptor, number)
+        }
         var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
         defer { for argument in argv { free(argument) } }
         // Of our environment only the variables by which a sanitizer ends a child with a finding.

@@ -2,6 +2,7 @@ import Launching
 import Manifests
 import NightbellCore
 import Testing
+import TransferModel
 
 @Suite("Contents of manifests")
 struct ManifestTests {
@@ -24,7 +25,8 @@ struct ManifestTests {
         let file = read(
             """
             identifier: org.example.phone.alice
-            modes: [voip, audio, fetch, location, bluetooth-central, bluetooth-peripheral, external-accessory]
+            modes: [voip, audio, fetch, location, bluetooth-central, bluetooth-peripheral, external-accessory, newsstand]
+            newsstand: {url: "https://example.org/a", every: 12h}
             command: [phone, --account, "a b", '']
             directory: /srv/phone
             environment: {LEVEL: '3', HOME: /elsewhere}
@@ -66,6 +68,8 @@ struct ManifestTests {
         #expect(manifest.launch == launch)
         #expect(launch.problem == nil)
         #expect(manifest.keepAlive == .seconds(600) && manifest.wakeLimitPolicy == .terminate)
+        #expect(manifest.newsstand?.url.text == "https://example.org/a")
+        #expect(manifest.newsstand?.interval == 43_200)
         #expect(manifest.exitsOnSuspend && !manifest.startsWithSupervisor && manifest.waitsForUnlock)
     }
 
@@ -150,6 +154,17 @@ struct ManifestTests {
         Mistake("waitsForUnlock: maybe", "waitsForUnlock", "true or false"),
         Mistake("startsWithSupervisor: 1", "startsWithSupervisor", "true or false"),
         Mistake("unmodified: maybe", "unmodified", "true or false"),
+        Mistake("newsstand: {url: 'https://a/'}", "newsstand", "needs the mode newsstand"),
+        Mistake("modes: [newsstand]", "newsstand", "is missing"),
+        Mistake("newsstand: daily\nmodes: [newsstand]", "newsstand", "expected url and every"),
+        Mistake("newsstand: {every: 1d}\nmodes: [newsstand]", "newsstand.url", "is missing"),
+        Mistake(
+            "newsstand: {url: 'ftp://a/'}\nmodes: [newsstand]", "newsstand.url", "an address of http or https"
+        ),
+        Mistake(
+            "newsstand: {url: 'http://a/', every: 1s}\nmodes: [newsstand]", "newsstand.every",
+            "from 10m to 366d"),
+        Mistake("newsstand: {url: 'http://a/', at: 6h}\nmodes: [newsstand]", "newsstand.at", "is not a key"),
         Mistake("timers: exact", "timers", "needs unmodified: true"),
         Mistake("idle: 1s", "idle", "needs unmodified: true"),
         Mistake("pageOut: 30s", "pageOut", "needs unmodified: true"),

@@ -21,11 +21,14 @@ struct ImportRulesTests {
         "ProcessWaits": edge.union(["LinuxSystem"]),
         "Keeper": edge.union(["LinuxSystem"]),
         "Launching": edge.union(["LinuxSystem"]),
-        "Manifests": ["CYaml", "Glibc", "Launching", "LinuxSystem", "NightbellCore", "Yams"],
+        "Manifests": [
+            "CYaml", "Glibc", "Launching", "LinuxSystem", "NightbellCore", "TransferModel", "Yams",
+        ],
         "NightbellParking": edge.union(["NightbellCore", "NightbellProfiles", "LinuxSystem"]),
         "NightbellSupervisor": edge.union([
             "NightbellCore", "NightbellParking", "NightbellProfiles", "NightbellWire", "LinuxSystem",
-            "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf", "TransferWire",
+            "EventLoop", "Keeper", "Launching", "Suspension", "Logging", "SwiftProtobuf", "TransferModel",
+            "TransferWire",
         ]),
         "MachineMonitor": edge.union([
             "CAudio", "CMachine", "CSystemd", "CUdev", "EventHandlers", "EventLoop", "LinuxSystem",

@@ -9,6 +9,7 @@ struct ObservationLifeTests {
         .observesUndeclared, .observesInBackground, .tellsOtherObservers, .forgetsOccurrences,
         .takesUnknownForAbsent, .forgetsObservers, .relaunchesQuitForAnything, .restoresWithoutObservations,
         .restoresUnknownObservations, .repeatsTransfers, .forgetsTransfers,
+        .hurriesDiscretionaryTransfers, .holdsDiscretionaryTransfers,
     ]
     private static let seeds = 0..<200 as Range<UInt64>
 
@@ -40,9 +41,12 @@ struct ObservationLifeTests {
             sum.deaths += life.coverage.deaths
             sum.untoldAtDeath += life.coverage.untoldAtDeath
             sum.refusals += life.coverage.refusals
+            sum.held += life.coverage.held
+            sum.toldTogether += life.coverage.toldTogether
         }
         print(sum)
         #expect(sum.occurrences > 1_000 && sum.launches > 100 && sum.afterQuit > 10)
         #expect(sum.deaths > 100 && sum.untoldAtDeath > 10 && sum.refusals > 100)
+        #expect(sum.held > 10 && sum.toldTogether > 10)
     }
 }

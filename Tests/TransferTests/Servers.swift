@@ -22,6 +22,13 @@ final class OddServer {
         return text
     }
 
+    /// The requests for bodies, as JSON objects.
+    func requests() throws -> [String] {
+        try get("/log").split(separator: "}").map(String.init).filter { request in
+            request.contains("\"path\"") && !["/log", "/digest", "/stats"].contains { request.contains($0) }
+        }
+    }
+
     /// The SHA-256 of one of its bodies, in hexadecimal.
     func digest(seed: String, size: Int) throws -> String { try get("/digest?seed=\(seed)&size=\(size)") }
 }

@@ -173,18 +173,6 @@ struct SessionTests {
         return task
     }
 
-    @Test("Discretionary tasks wait for a good moment")
-    func discretion() throws {
-        let server = try OddServer()
-        let process = try TransferProcess()
-        let client = try process.open()
-        try client.request { $0.conditions.isGoodMoment = false }
-        try client.add(server.address + "/good?seed=a&size=1000") { $0.isDiscretionary = true }
-        #expect(try client.next(within: 500) == nil)
-        try client.request { $0.conditions.isGoodMoment = true }
-        #expect(try client.nextResult().0.failure == .none)
-    }
-
     @Test("Other users are not served", .enabled(if: geteuid() == 0))
     func otherUsers() throws {
         let process = try TransferProcess()

@@ -32,15 +32,22 @@ final class Supervised {
     /// The clients' own.
     var own: String { directory.path + "/own" }
 
-    init(_ settings: [String] = []) throws {
+    /// - Parameter manifest: the text of one, given the directory; nil: there is none.
+    init(_ settings: [String] = [], manifest: ((String) throws -> String)? = nil) throws {
         directory = try TemporaryDirectory()
-        self.settings = settings
-        for name in ["", "/run", "/state", "/own"] {
+        self.settings =
+            settings + ["manifestDirectory=" + (manifest == nil ? "" : directory.path + "/manifests")]
+        for name in ["", "/run", "/state", "/own", "/manifests"] {
             mkdir(directory.path + name, 0o755)
             chmod(directory.path + name, 0o755)
         }
+        if let manifest {
+            let path = directory.path + "/manifests/client.yaml"
+            _ = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT, mode: 0o644)
+            try SmallFile.write(try manifest(directory.path), to: path)
+        }
         if geteuid() == 0 { chown(directory.path + "/own", Self.user, Self.user) }
-        daemon = try Self.start(directory.path, settings)
+        daemon = try Self.start(directory.path, self.settings)
         try waitUntilReady()
     }
 
@@ -49,7 +56,7 @@ final class Supervised {
             settings + [
                 "wakes.linger=50ms", "wakes.limit=1000", "suspension.retry=20ms", "launches.retry=50ms",
                 "keeper.crashLimit=1000", "keeper.crashPeriod=10ms", "memoryPressure.file=",
-                "stateDirectory=\(directory)/state", "manifestDirectory=", "monitor=off",
+                "stateDirectory=\(directory)/state", "monitor=off",
                 "launches.relaunches=200",
             ]
         return try Child(
@@ -168,7 +175,15 @@ final class SupervisedClient {
     private var path: String { supervisor.own + "/\(name).control" }
 
     /// - Parameter isLaunchable: it is started by `nightbell run`, so that the supervisor can start it again.
-    init(_ supervisor: Supervised, _ name: String, isLaunchable: Bool = false) throws {
+    convenience init(_ supervisor: Supervised, _ name: String, isLaunchable: Bool = false) throws {
+        try self.init(awaiting: name, of: supervisor)
+        try start(isLaunchable: isLaunchable)
+        try accept()
+        try hello()
+    }
+
+    /// One that the supervisor launches.
+    init(awaiting name: String, of supervisor: Supervised) throws {
         self.supervisor = supervisor
         self.name = name
         control = Glibc.socket(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0)
@@ -182,9 +197,6 @@ final class SupervisedClient {
         }
         guard isBound == 0, listen(control, 16) == 0 else { throw SystemError("bind") }
         chmod(supervisor.own + "/\(name).control", 0o777)
-        try start(isLaunchable: isLaunchable)
-        try accept()
-        try hello()
     }
 
     func start(isLaunchable: Bool) throws {

@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.count = counts[self.path]
             requests.append({
                 "method": self.command, "path": self.path, "range": self.headers.get("Range"),
-                "if_range": self.headers.get("If-Range")})
+                "if_range": self.headers.get("If-Range"), "if_none_match": self.headers.get("If-None-Match")})
 
     def number(self, name, default=0):
         return int(self.query.get(name, default))
@@ -180,6 +180,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.count == 1:
             return self.cut()
         self.wfile.write(b"0\r\n\r\n")
+
+    def get_issue(self):
+        """Has not changed for some requests after the first one."""
+        if 1 < self.count <= 1 + self.number("same") and self.headers.get("If-None-Match") == '"1"':
+            return self.reply(304)
+        tag = "1" if self.count == 1 else "2"
+        self.serve(self.data(tag), f'"{tag}"')
 
     def get_redirect(self):
         self.reply(302, b"moved", Location=self.query["to"])

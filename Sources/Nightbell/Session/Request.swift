@@ -201,6 +201,7 @@ extension Mode {
         case .bluetoothCentral: .bluetoothCentral
         case .bluetoothPeripheral: .bluetoothPeripheral
         case .externalAccessory: .externalAccessory
+        case .newsstand: .newsstand
         }
     }
 }

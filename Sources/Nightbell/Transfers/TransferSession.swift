@@ -67,6 +67,10 @@ public final class TransferSession: Sendable {
 
     deinit { link.close() }
 
+    /// The identifier of the session in which the issues come to which the client's manifest subscribes. Make
+    /// the session early: a client is launched for an issue, which is given to ``Handlers/finished``.
+    public static let newsstand = "newsstand"
+
     private static let longestIdentifier = 64 - observationPrefix.utf8.count
     private static let observationPrefix = "transfers:"
 
@@ -171,6 +175,7 @@ extension TransferOptions {
             $0.proxy = proxy
             $0.wantsDigest = wantsSHA256
             $0.expectedDigest = expectedSHA256.asField
+            $0.isDiscretionary = isDiscretionary
         }
     }
 }

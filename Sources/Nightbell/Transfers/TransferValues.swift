@@ -42,6 +42,11 @@ public struct TransferOptions: Sendable, Hashable {
     /// 32 bytes: a file with another SHA-256 is fetched anew, and after several attempts a failure. Empty:
     /// any.
     public var expectedSHA256: [UInt8] = []
+    /// The task waits for a good moment: an unmetered network, power, and a machine that is not short of
+    /// memory or processors. A download that runs stops when the moment is over, and is continued in the next
+    /// one; a task that has not ended after seven days fails. The end of a session with such tasks alone is
+    /// told to a client that sleeps together with another wake of the machine, after 15 minutes at the latest.
+    public var isDiscretionary = false
 
     public init() {}
 }

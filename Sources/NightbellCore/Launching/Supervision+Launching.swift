@@ -160,6 +160,7 @@ extension Supervision {
         countWishes(of: client, 1)
         let modes = clients[client.id].modes
         endObservations(of: client) { modes.contains($0.mode) }
+        observeIssues(client, at: now)
         // Without those of observations that it has no more.
         let reasons = clients[client.id].launches.reasons.subtracting(
             .ofObservations.subtracting(observedReasons(of: client)))

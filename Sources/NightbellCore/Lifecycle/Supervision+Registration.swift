@@ -58,6 +58,7 @@ extension Supervision {
         owners[registration.identifier]?.client = client
         users[registration.user, default: UserUsage()].clients += 1
         countWishes(of: client, 1)
+        observeIssues(client, at: now)
         return client
     }
 
@@ -115,6 +116,7 @@ extension Supervision {
         countWishes(of: client, -1)
         replaceObservations(of: client, with: [])
         observations.formerPushes.remove(client.slot)
+        observations.held.remove(client.slot)
         for token in clients[client.id].sockets.dropLast(mutated(.leaksOnExit) ? 1 : 0).reversed() {
             removeOffload(token, of: client)
             if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }

@@ -27,6 +27,8 @@ package enum Fact: Sendable, Equatable {
     case accessories([String: Presence])
     /// All transfers of a session are finished, or one needs credentials.
     case transfers(EndedTransfers)
+    /// Whether a user has transfers that wait for a good moment.
+    case discretionaryTransfers(of: UserID, Bool)
     /// The pushes that wait for a client.
     case pushes(WaitingPushes)
     /// The push service has gone, or another one reports from here on: nothing is known of waiting pushes.
@@ -46,12 +48,17 @@ package struct EndedTransfers: Sendable, Hashable {
     package var session: String
     /// Counts the ends of the session, from 1 on.
     package var number: UInt64
+    /// All of them were discretionary: a client that sleeps may be told with another wake of the machine.
+    package var mayWait: Bool
 
-    package init(of user: UserID, _ client: ClientIdentifier, session: String, number: UInt64) {
+    package init(
+        of user: UserID, _ client: ClientIdentifier, session: String, number: UInt64, mayWait: Bool = false
+    ) {
         self.user = user
         self.client = client
         self.session = session
         self.number = number
+        self.mayWait = mayWait
     }
 }
 

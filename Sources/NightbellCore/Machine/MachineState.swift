@@ -13,6 +13,8 @@ package struct MachineState: Sendable, Equatable {
     package internal(set) var unlockedUsers = Knowledge<Set<UserID>>.unknown
     /// By user, if something is known.
     var media: [UserID: UserMedia] = [:]
+    /// The users with transfers that wait for a good moment.
+    var discretionaryUsers: Set<UserID> = []
     /// The clients that have to finish something before the machine sleeps.
     var sleepPreparation: SleepPreparation?
     /// Keep-alive handlers have to run at the end of this turn, because the machine is about to sleep.
@@ -58,10 +60,9 @@ extension Supervision {
     package var neededFacts: FactNeeds {
         var needs: FactNeeds = []
         let wishes = machine.wishes
-        if wishes.networkChanges + wishes.routedSockets + wishes.fetches + wishes.pushes > 0 {
-            needs.insert(.network)
-        }
-        if wishes.fetches + wishes.pushes > 0 { needs.insert(.power) }
+        let waiting = wishes.fetches + wishes.pushes + machine.discretionaryUsers.count
+        if wishes.networkChanges + wishes.routedSockets + waiting > 0 { needs.insert(.network) }
+        if waiting > 0 { needs.insert(.power) }
         // Clients that have to run before the machine sleeps, and those with a peer that must not find them
         // half asleep.
         if schedule.count + wishes.routedSockets > 0 { needs.insert(.sleep) }
@@ -111,6 +112,12 @@ extension Supervision {
             learnAccessories(accessories, at: now, into: &actions)
         case .transfers(let ended):
             learnTransfers(ended, at: now, into: &actions)
+        case .discretionaryTransfers(let user, let waits):
+            if waits {
+                machine.discretionaryUsers.insert(user)
+            } else {
+                machine.discretionaryUsers.remove(user)
+            }
         case .pushes(let waiting):
             learnPushes(waiting, at: now, into: &actions)
         case .pushServiceChanged:

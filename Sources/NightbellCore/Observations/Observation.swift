@@ -145,11 +145,16 @@ package struct Observation: Sendable, Equatable {
         /// In elapsed time.
         package var at: Instant
         package var isSimulated: Bool
+        /// A client that sleeps need not be woken for it before, in elapsed time.
+        package var heldUntil: Instant?
 
-        package init(_ occurrence: Occurrence, at: Instant, isSimulated: Bool = false) {
+        package init(
+            _ occurrence: Occurrence, at: Instant, isSimulated: Bool = false, heldUntil: Instant? = nil
+        ) {
             self.occurrence = occurrence
             self.at = at
             self.isSimulated = isSimulated
+            self.heldUntil = heldUntil
         }
     }
 

@@ -31,6 +31,8 @@ package struct Observations: Sendable, Equatable {
     /// The slots of clients to be looked at when `due`: facts or their states have changed, or they are to be
     /// told.
     var changed: Set<UInt32> = []
+    /// The slots of clients with occurrences that can wait.
+    var held: Set<UInt32> = []
     /// The memory of pushes of clients that have ended their observation, by their slots.
     var formerPushes = SideTable<PushMemory>()
     /// When to look again for something to be told, in elapsed time; nil: when something happens.

@@ -214,17 +214,6 @@ extension Supervision {
         compare(.value(subject, value), observations.observers[subject] ?? [], at: now, into: &actions)
     }
 
-    /// The transfer process reports the last end of a session again whenever it starts, until the client has
-    /// taken the results.
-    mutating func learnTransfers(
-        _ ended: EndedTransfers, at now: Instant, into actions: inout ActionBuffer
-    ) {
-        guard let owner = owners[ended.client], owner.user == ended.user, let client = owner.client else {
-            return
-        }
-        compare(.transfers(ended), [client.slot], at: now, into: &actions)
-    }
-
     mutating func compareAllPositions(at now: Instant, into actions: inout ActionBuffer) {
         observations.movementDue = nil
         compare(.position, observations.table.slots, at: now, into: &actions)
@@ -278,6 +267,7 @@ extension Supervision {
                 recordObservations(of: client)
                 guard let occurrence = change.occurrence else { continue }
                 note(occurrence, index, of: client, isSimulated: false, at: now, into: &actions)
+                if case .transfers(let ended) = comparison, ended.mayWait { hold(index, of: client, at: now) }
                 if mutated(.tellsOtherObservers), let other = clients.ids.first(where: { $0 != id }) {
                     wake(ClientID(other), observation.subject.reason, at: now, into: &actions)
                     suspendIfIdle(ClientID(other), at: now, into: &actions)

@@ -4,6 +4,15 @@ extension Supervision {
     /// to be told.
     mutating func runObservations(at now: Instant, into actions: inout ActionBuffer) {
         defer { updateDemand() }
+        tellHeld(at: now)
+        tellChanged(at: now, into: &actions)
+        guard !observations.held.isEmpty else { return }
+        // One of these may have been the first to be woken.
+        tellHeld(at: now)
+        tellChanged(at: now, into: &actions)
+    }
+
+    private mutating func tellChanged(at now: Instant, into actions: inout ActionBuffer) {
         let elapsed = elapsed(at: now)
         guard let due = observations.due, due <= elapsed else { return }
         let changed = observations.takeChanged()
@@ -49,6 +58,10 @@ extension Supervision {
         where observation.telling.isDue && isWanted(observation.subject, client) {
             if let obstacle = pushObstacle(observation, client, at: now) {
                 if let until = obstacle.until { observations.look(atClientIn: client.slot, at: until) }
+                continue
+            }
+            if let until = observation.latest?.heldUntil, isHeld(observation, client, at: now) {
+                observations.look(atClientIn: client.slot, at: until)
                 continue
             }
             reasons.formUnion(observation.subject.reason)
@@ -168,6 +181,7 @@ extension Supervision {
             return restoredPush(observation, of: client, toldWakeID: old.toldWakeID)
         }
         replaceObservations(of: client, with: own)
+        if own.contains(where: { $0.latest?.heldUntil != nil }) { observations.held.insert(client.slot) }
         observations.look(atClientIn: client.slot, at: elapsed(at: now))
     }
 }

@@ -76,6 +76,14 @@ package struct Settings: Sendable, Equatable {
         package init() {}
     }
 
+    /// Transfers that can wait.
+    package struct Discretionary: Sendable, Equatable {
+        /// How long a client that sleeps may wait for their end, so that it is told with another wake.
+        package var patience: Duration = .seconds(900)
+
+        package init() {}
+    }
+
     /// When suspension is tried, and when an attempt is given up.
     package struct Suspension: Sendable, Equatable {
         /// How long the kernel has to confirm.
@@ -202,6 +210,7 @@ package struct Settings: Sendable, Equatable {
     package var keepAlive = KeepAlive()
     package var fetch = Fetch()
     package var push = Push()
+    package var discretionary = Discretionary()
     package var offload = Offload()
     package var suspension = Suspension()
     package var wakes = Wakes()

@@ -31,7 +31,7 @@ extension Supervisor {
         case .suspendClient(let message):
             command(.suspend, message.identifier, to: .wake, connection, request)
         case .quitClient(let message):
-            guard !quitReturning(message.identifier, connection, request) else { return }
+            guard !quitAbsent(message.identifier, connection, request) else { return }
             command(.quit, message.identifier, to: .wake, connection, request)
         case .launchClient(let message):
             launch(message.identifier, connection, request)

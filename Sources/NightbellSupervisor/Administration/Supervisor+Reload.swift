@@ -118,6 +118,8 @@ extension Supervisor {
         instead old: [Declaration], _ reloaded: inout SupervisorConfiguration.Reloaded
     ) {
         launches.declare(configuration.declarations)
+        tellSubscriptions(
+            of: Set((old + configuration.declarations).compactMap(\.subscriber)))
         let before = Dictionary(
             old.map { ($0.registration.identifier, $0) }, uniquingKeysWith: { first, _ in first })
         for declaration in configuration.declarations {

@@ -23,6 +23,7 @@ extension Modes {
             case .bluetoothCentral: insert(.bluetoothCentral)
             case .bluetoothPeripheral: insert(.bluetoothPeripheral)
             case .externalAccessory: insert(.externalAccessory)
+            case .newsstand: insert(.newsstand)
             case .unspecified, .UNRECOGNIZED: return nil
             }
         }
@@ -37,6 +38,7 @@ extension Modes {
         if contains(.bluetoothCentral) { modes.append(.bluetoothCentral) }
         if contains(.bluetoothPeripheral) { modes.append(.bluetoothPeripheral) }
         if contains(.externalAccessory) { modes.append(.externalAccessory) }
+        if contains(.newsstand) { modes.append(.newsstand) }
         return modes
     }
 }

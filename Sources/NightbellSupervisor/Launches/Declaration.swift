@@ -1,5 +1,6 @@
 package import Launching
 package import NightbellCore
+package import TransferModel
 
 /// A client that is known before it connects: from a manifest, or another source of declarations.
 package struct Declaration: Sendable, Equatable {
@@ -9,14 +10,17 @@ package struct Declaration: Sendable, Equatable {
     package var identity: ProcessIdentity?
     /// It is launched with the supervisor.
     package var startsWithSupervisor: Bool
+    /// The issues for which it is launched.
+    package var newsstand: Subscription?
 
     package init(
         _ registration: Registration, launch: LaunchSpecification, identity: ProcessIdentity?,
-        startsWithSupervisor: Bool
+        startsWithSupervisor: Bool, newsstand: Subscription? = nil
     ) {
         self.registration = registration
         self.launch = launch
         self.identity = identity
         self.startsWithSupervisor = startsWithSupervisor
+        self.newsstand = newsstand
     }
 }

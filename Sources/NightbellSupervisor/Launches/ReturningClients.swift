@@ -96,13 +96,15 @@ extension Supervisor {
         supervision.ownership(of: identifier)?.isQuit ?? false
     }
 
-    /// Quits a client that is about to reconnect: it is told when it does, and is not launched again.
+    /// Quits a client that is about to reconnect: it is told when it does, and is not launched again. One that
+    /// would be launched for an issue has no issues any more.
     ///
-    /// - Returns: false if no such client is about to reconnect.
-    func quitReturning(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
+    /// - Returns: false if no such client is about to come.
+    func quitAbsent(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
         guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
-            launches.returning.processes[identifier] != nil,
-            mayAct(.wake, on: launches.declarations[identifier]?.registration.user, connection)
+            let declaration = launches.declarations[identifier],
+            launches.returning.processes[identifier] != nil || declaration.newsstand != nil,
+            mayAct(.wake, on: declaration.registration.user, connection), reserve(declaration) == nil
         else { return false }
         feed(.quitAbsent(identifier, RequestKey(connection: connection.key, request: request)))
         return true

@@ -419,7 +419,8 @@ extension Fact {
         case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes, .pushServiceChanged,
             .notifications:
             true
-        case .network, .power, .sleepImminent, .resumed, .wallClock, .clock, .shortage, .unlocked, .media:
+        case .network, .power, .sleepImminent, .resumed, .wallClock, .clock, .shortage, .unlocked, .media,
+            .discretionaryTransfers:
             false
         }
     }
@@ -446,6 +447,8 @@ extension Fact {
         case .pushServiceChanged: "the push service has gone or come"
         case .pushes(let waiting):
             "pushes for \(waiting.client): " + (waiting.urgency.map { "\($0)" } ?? "none")
+        case .discretionaryTransfers(let user, let waits):
+            "transfers of uid \(user) " + (waits ? "wait" : "wait no longer") + " for a good moment"
         case .transfers(let ended): "the transfers \(ended.session) of \(ended.client) are finished"
         case .media(let user, .known(let media)):
             media.streaming.map { "\($0.count) clients of uid \(user) stream" }

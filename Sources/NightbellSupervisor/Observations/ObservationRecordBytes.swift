@@ -19,6 +19,7 @@ enum ObservationRecordBytes {
                         let occurrence = latest.occurrence.wire(isSimulated: latest.isSimulated)
                         $0.latest = occurrence.record.asField
                         $0.latestAtNs = latest.at.nanoseconds
+                        if let until = latest.heldUntil { $0.latestHeldUntilNs = until.nanoseconds }
                     }
                     if case .told(let wakeID) = observation.telling { $0.toldIn = wakeID }
                     $0.store(observation.push)
@@ -41,7 +42,10 @@ enum ObservationRecordBytes {
             let latest = try WireOccurrence(key, Array(stored.latest))
             if let occurrence = Occurrence(latest) {
                 observation.latest = .init(
-                    occurrence, at: Instant(nanoseconds: stored.latestAtNs), isSimulated: latest.isSimulated)
+                    occurrence, at: Instant(nanoseconds: stored.latestAtNs),
+                    isSimulated: latest.isSimulated,
+                    heldUntil: stored.hasLatestHeldUntilNs
+                        ? Instant(nanoseconds: stored.latestHeldUntilNs) : nil)
             }
             observation.telling = stored.hasToldIn ? .told(stored.toldIn) : .pending
             observation.push = PushMemory(stored)

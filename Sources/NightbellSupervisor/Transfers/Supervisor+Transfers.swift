@@ -4,6 +4,7 @@ import LinuxSystem
 import Logging
 import NightbellCore
 import SwiftProtobuf
+import TransferModel
 import TransferWire
 
 /// The transfer processes of all users.
@@ -17,11 +18,18 @@ struct TransferCare {
     var quits: [(user: UserID, client: String)] = []
     /// When to look at all services.
     var due: Instant?
+    /// Whether discretionary transfers may run, as the processes know it.
+    var isGoodMoment = false
+    /// The monitor has had time until then to tell whether it is one; nil: nothing waits.
+    var judgesFrom: Instant?
 
     /// Each has a socket, and may have a process.
     static let mostUsers = 256
 
     mutating func look(at instant: Instant) { due = due.map { min($0, instant) } ?? instant }
+
+    /// How long the monitor has for its first facts.
+    static let judgingTime: Duration = .seconds(5)
 
     mutating func nextNumber() -> UInt64 {
         count += 1
@@ -121,6 +129,7 @@ extension Supervisor {
             service.isWanted = true
             transferCare.look(at: now)
         }
+        tellSubscriptions(of: Set(launches.declarations.values.compactMap(\.subscriber)))
     }
 
     /// Whether a user's store has sessions: each has a directory.
@@ -141,6 +150,8 @@ extension Supervisor {
             transferCare.quits.append((owner.user, identifier.description))
             transferCare.look(at: now)
         }
+        tellSubscriptions(
+            of: Set(identifiers.compactMap { launches.declarations[$0]?.subscriber }))
     }
 
     private func takeQuits() {
@@ -180,18 +191,85 @@ extension Supervisor {
                     $0.hasMore_p = !left.isEmpty
                 })
         } while !left.isEmpty
+        // Together with the last names: what it needs is known once it serves clients.
+        demands[demands.count - 1].moment = transferCare.isGoodMoment ? .good : .bad
+        demands[demands.count - 1].subscriptions = subscriptions(of: service.user)
         return demands
+    }
+
+    // MARK: Issues
+
+    /// The subscriptions of a user's clients, without those that were quit.
+    private func subscriptions(of user: UserID) -> WireTransferSubscriptions {
+        let subscribers = launches.declarations.values.filter { declaration in
+            declaration.subscriber == user
+                && supervision.ownership(of: declaration.registration.identifier)?.isQuit != true
+        }
+        return .with {
+            $0.subscriptions = subscribers.compactMap { declaration in
+                declaration.newsstand.map { subscription in
+                    .with {
+                        $0.client = declaration.registration.identifier.description
+                        $0.url = subscription.url.text
+                        $0.intervalS = UInt64(clamping: subscription.interval)
+                    }
+                }
+            }.sorted { $0.client < $1.client }
+        }
+    }
+
+    /// The subscriptions of these users have changed, or are new.
+    func tellSubscriptions(of users: Set<UserID>) {
+        guard configuration.transfers != nil else { return }
+        for user in users.sorted() {
+            guard let service = serveTransfers(of: user) else { continue }
+            if service.process == nil {
+                service.isWanted = true
+            } else {
+                service.unsent.append(.with { $0.subscriptions = subscriptions(of: user) })
+            }
+            transferCare.look(at: now)
+        }
+    }
+
+    /// Issues are begun by the clock on the wall: it was set, or has gone on while the machine slept.
+    func lookAtIssues() {
+        guard transferCare.services.values.contains(where: { $0.nextIssue != nil }) else { return }
+        transferCare.look(at: now)
+    }
+
+    // MARK: The moment
+
+    /// Tells all processes when discretionary transfers may run, or may not any more.
+    private func judgeMoment() {
+        guard ask({ $0.hasDiscretionaryTransfers }) else { return transferCare.judgesFrom = nil }
+        let from = transferCare.judgesFrom ?? now + TransferCare.judgingTime
+        transferCare.judgesFrom = from
+        // With the first fact of the monitor there are the others.
+        let isKnown = ask { $0.machine.network != nil } || now >= from || configuration.monitor == nil
+        if !isKnown { transferCare.look(at: from) }
+        let isGood = isKnown && ask { $0.isGoodMomentForTransfers }
+        guard isGood != transferCare.isGoodMoment else { return }
+        transferCare.isGoodMoment = isGood
+        for service in transferCare.services.values where service.process != nil {
+            service.unsent.append(.with { $0.moment = isGood ? .good : .bad })
+            transferCare.look(at: now)
+        }
     }
 
     // MARK: Processes
 
-    /// Does what is due. With nothing due this costs one comparison.
+    /// Does what is due. With nothing due this costs two comparisons.
     func superviseTransfers() {
+        judgeMoment()
         guard let due = transferCare.due, due <= now else { return }
         transferCare.due = nil
         guard !supervision.isStopping else { return }
         takeQuits()
         for service in transferCare.services.values {
+            if let left = service.timeUntilIssue {
+                if left <= .zero { service.isWanted = true } else { transferCare.look(at: now + left) }
+            }
             supervise(service)
             if let due = service.nextDeadline { transferCare.look(at: due) }
         }
@@ -333,7 +411,7 @@ extension Supervisor {
                 case .packet(let length, let isTruncated, _):
                     guard !isTruncated, length <= TransferPacket.maximumBytes,
                         let notice = try? WireTransferNotice(serializedBytes: packet.bytes),
-                        let ended = EndedTransfers(notice, of: service.user)
+                        take(notice, service)
                     else {
                         replace(service, "it sends what is no notice")
                         return false
@@ -342,8 +420,6 @@ extension Supervisor {
                         replace(service, "it sends too much")
                         return false
                     }
-                    feed(.fact(.transfers(ended)))
-                    FaultInjection.point("after transfers are reported")
                 }
             } catch {
                 replace(service, "its connection failed: \(error)")
@@ -352,15 +428,52 @@ extension Supervisor {
         }
         return true
     }
+
+    /// False: a value is out of its range.
+    private func take(_ notice: WireTransferNotice, _ service: TransferService) -> Bool {
+        switch notice.notice {
+        case .end(let end):
+            guard let ended = EndedTransfers(end, of: service.user) else { return false }
+            declareSubscriber(ended)
+            feed(.fact(.transfers(ended)))
+            FaultInjection.point("after transfers are reported")
+        case .plan(let plan):
+            service.nextIssue = plan.nextIssueS == 0 ? nil : Int64(clamping: plan.nextIssueS)
+            if service.hasDiscretionary != plan.hasDiscretionary_p {
+                service.hasDiscretionary = plan.hasDiscretionary_p
+                feed(.fact(.discretionaryTransfers(of: service.user, plan.hasDiscretionary_p)))
+            }
+            transferCare.look(at: now)
+        case nil:
+            return false
+        }
+        return true
+    }
+
+    /// An issue is there for a client that does not exist yet.
+    private func declareSubscriber(_ ended: EndedTransfers) {
+        guard ended.session == Supervision.newsstand, supervision.client(named: ended.client) == nil,
+            let declaration = launches.declarations[ended.client], declaration.subscriber == ended.user,
+            launches.returning.processes[ended.client] == nil,
+            supervision.ownership(of: ended.client)?.isQuit != true
+        else { return }
+        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+    }
+}
+
+extension Declaration {
+    /// The user of a client that subscribes to issues.
+    var subscriber: UserID? { newsstand.map { _ in registration.user } }
 }
 
 extension EndedTransfers {
     /// nil: a value is out of its range.
-    fileprivate init?(_ notice: WireTransferNotice, of user: UserID) {
-        guard let client = ClientIdentifier(notice.client), notice.number > 0,
-            (1...Subject.longestPath).contains(notice.session.utf8.count)
+    fileprivate init?(_ end: WireTransferEnd, of user: UserID) {
+        guard let client = ClientIdentifier(end.client), end.number > 0,
+            (1...Subject.longestPath).contains(end.session.utf8.count)
         else { return nil }
-        self.init(of: user, client, session: notice.session, number: notice.number)
+        self.init(
+            of: user, client, session: end.session, number: end.number, mayWait: end.isDiscretionary)
     }
 }
 

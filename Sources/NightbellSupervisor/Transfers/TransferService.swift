@@ -56,6 +56,10 @@ final class TransferService {
     var mustReadBy: Instant?
     /// When it must have ended, after it has closed its connection.
     var mustEndBy: Instant?
+    /// As it said last: tasks of it run in good moments only.
+    var hasDiscretionary = false
+    /// When it has to run for an issue, in seconds since 1970; nil: never.
+    var nextIssue: Int64?
     /// Clients that were quit while there was no process.
     var quits: Set<String> = []
 
@@ -95,6 +99,12 @@ final class TransferService {
 
     /// There is no process, and a client that connects needs one.
     func awaitClients() throws { try connecting.arm() }
+
+    /// How long it need not run for an issue; nil: for ever, or it runs.
+    var timeUntilIssue: Duration? {
+        guard process == nil, !isWanted, let nextIssue else { return nil }
+        return .seconds(nextIssue - Int64(time(nil)))
+    }
 
     /// When something is due for it.
     var nextDeadline: Instant? {

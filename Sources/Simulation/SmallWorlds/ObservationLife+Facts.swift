@@ -98,6 +98,7 @@ extension ObservationLife {
             if facts.finishes[index] == nil || world.random.once(in: 2) {
                 facts.finishes[index, default: 0] += 1
             }
+            mayWait[index] = world.random.once(in: 2)
             return .fact(ended(index))
         default:
             return .fact(.characteristic(Facts.characteristic, [UInt8(world.random.below(200))]))
@@ -109,7 +110,7 @@ extension ObservationLife {
         return .transfers(
             EndedTransfers(
                 of: registration.user, registration.identifier, session: Facts.session,
-                number: facts.finishes[index] ?? 0))
+                number: facts.finishes[index] ?? 0, mayWait: mayWait[index]))
     }
 
     package mutating func learn(_ fact: Fact) {
@@ -130,6 +131,8 @@ extension ObservationLife {
                 where watch.subject == .transfers(session: ended.session) && watch.finish < ended.number {
                     watches[index][name]?.finish = ended.number
                     watches[index][name]?.untold = .finished
+                    watches[index][name]?.heldUntil =
+                        ended.mayWait ? world.now + world.settings.discretionary.patience : nil
                 }
             }
         default: break

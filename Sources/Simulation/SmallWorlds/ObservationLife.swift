@@ -15,6 +15,8 @@ package struct ObservationLife: Life {
         package var deaths = 0
         package var untoldAtDeath = 0
         package var refusals = 0
+        package var held = 0
+        package var toldTogether = 0
 
         package init() {}
     }
@@ -27,8 +29,10 @@ package struct ObservationLife: Life {
         var presence: Presence?
         /// The number of the last end of the transfers.
         var finish: UInt64 = 0
-        /// The occurrence that its client has to be told.
+        /// The occurrence that its client has to be told …
         var untold: Occurrence?
+        /// … if it sleeps, by then; nil: at once.
+        var heldUntil: Instant?
     }
 
     /// A client's observations, by name, …
@@ -37,6 +41,10 @@ package struct ObservationLife: Life {
     var wakes: [[Counter: UInt64]]
     /// The facts that the supervisor was told.
     var facts = Facts()
+    /// By client, of the last end of its transfers.
+    var mayWait: [Bool]
+    /// The clients that were thawed or launched in this turn.
+    private var wokenFrom: Set<Int> = []
 
     package init(seed: UInt64, mutation: Mutation?, narrator: ((String) -> Void)?) {
         var settings = Settings()
@@ -48,6 +56,7 @@ package struct ObservationLife: Life {
         ])
         watches = clients.map { _ in [:] }
         wakes = clients.map { _ in [:] }
+        mayWait = clients.map { _ in false }
         world = SmallWorld(
             seed: seed, .observations, settings, clients: clients, mutation: mutation, narrator: narrator)
     }
@@ -112,6 +121,7 @@ package struct ObservationLife: Life {
 
     package mutating func note(_ action: Action, of index: Int) {
         switch action {
+        case .thaw: wokenFrom.insert(index)
         case .launch:
             coverage.launches += 1
             if world.clients[index].isQuit { coverage.afterQuit += 1 }
@@ -154,7 +164,32 @@ package struct ObservationLife: Life {
         }
     }
 
-    package mutating func settle() { compare() }
+    package mutating func settle() {
+        compare()
+        checkHeld()
+    }
+
+    /// A client that sleeps is not woken for transfers that can wait, unless another one is.
+    private mutating func checkHeld() {
+        let woken = world.actions.actions.compactMap { action -> (index: Int, wake: Wake)? in
+            guard case .notify(let id, .wake(let wake)) = action else { return nil }
+            return world.index(of: id).map { ($0, wake) }
+        }
+        for (index, wake) in woken where wake.reasons == .transfer && !wake.isRepeated {
+            let told = world.actions.observed[wake.observed].compactMap { watches[index][$0.name] }
+            guard wokenFrom.contains(index), told.allSatisfy({ $0.heldUntil.map { $0 > world.now } ?? false })
+            else { continue }
+            coverage.toldTogether += 1
+            world.require(woken.count > 1, "\(world.name(index)) is woken for transfers that can wait")
+        }
+        wokenFrom = []
+        guard !woken.isEmpty else { return }
+        for (index, client) in world.clients.enumerated() where client.isAsleep {
+            world.require(
+                !watches[index].values.contains { $0.heldUntil != nil && $0.untold != nil },
+                "\(world.name(index)) sleeps on while others are woken")
+        }
+    }
 
     package mutating func take(_ wake: Wake, _ index: Int) -> Bool {
         guard !wake.isRepeated || wake.wakeID > world.clients[index].lastWakeID else { return true }
@@ -172,6 +207,7 @@ package struct ObservationLife: Life {
                 watch.untold == observed.occurrence,
                 "\(world.name(index)) is told \(observed.occurrence) instead of \(watch.untold as Any)")
             watches[index][observed.name]?.untold = nil
+            watches[index][observed.name]?.heldUntil = nil
         }
         world.require(
             wake.reasons.intersection(.ofObservations) == reasons,
@@ -191,6 +227,10 @@ package struct ObservationLife: Life {
             // It has failed, and is launched after a pause.
             if view.state == .dormant, view.launches.notBefore != nil { continue }
             for (name, watch) in watches[index] where watch.untold != nil && client.wants(watch.subject) {
+                if let until = watch.heldUntil, until > world.now, !world.isRunning(index) {
+                    coverage.held += 1
+                    continue
+                }
                 world.require(false, "\(world.name(index)) is not told what has happened to \(name)")
             }
         }

@@ -309,7 +309,9 @@ extension Life {
             world.clients[index].isAsleep = true
             world.events.append(.frozen(id, epoch: epoch))
         case .thaw(let id):
-            if let index = world.index(of: id) { world.clients[index].isAsleep = false }
+            guard let index = world.index(of: id) else { return }
+            note(action, of: index)
+            world.clients[index].isAsleep = false
         case .kill(let id, _):
             guard let index = world.index(of: id) else { return }
             note(action, of: index)

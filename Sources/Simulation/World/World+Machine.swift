@@ -81,7 +81,7 @@ extension World {
         switch fact {
         case .network(let network): foresee(network)
         case .power, .wallClock, .shortage, .position, .bluetooth, .characteristic, .accessories,
-            .transfers, .pushes, .pushServiceChanged, .clock, .notifications:
+            .transfers, .discretionaryTransfers, .pushes, .pushServiceChanged, .clock, .notifications:
             break
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }

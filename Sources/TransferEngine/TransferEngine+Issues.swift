@@ -1,0 +1,90 @@
+import EventHandlers
+import Glibc
+import TransferModel
+
+/// The last issue of a client's subscription.
+struct IssueFacts: Hashable, Sendable {
+    /// In seconds since 1970.
+    var begun: Int64
+    /// The address of the last one that was fetched, and its validator if it had one.
+    var url = ""
+    var validator: Validator?
+}
+
+/// Issues: downloads that the process begins by itself, for clients that subscribe to them.
+extension TransferEngine {
+    /// The session of a client's issues.
+    static let newsstand = "newsstand"
+    private static let issueTag = "issue"
+    /// In seconds. Looked at again after it, whatever the clock has done.
+    private static let longestPause: Int64 = 3_600
+
+    /// These, by client, replace the former subscriptions.
+    func subscribe(to subscriptions: [String: Subscription]) {
+        issues.replace(with: subscriptions)
+        beginIssues()
+    }
+
+    /// When the next issue is to be begun, in seconds since 1970; nil: none is.
+    var nextIssue: Int64? { issues.nextDue }
+
+    func beginIssues() {
+        let now = Int64(time(nil))
+        for client in issues.due(at: now) { beginIssue(of: client, at: now) }
+        guard let next = issues.nextDue else { issueTimer?.deadline = nil; return }
+        issueTimer?.set(milliseconds: min(max(next - now, 1), Self.longestPause) * 1_000)
+    }
+
+    private func beginIssue(of client: String, at now: Int64) {
+        guard let subscription = issues.subscriptions[client] else { return }
+        issues.begin(client, at: now)
+        issueFacts[client, default: IssueFacts(begun: now)].begun = now
+        storeIssue(of: client)
+        let session = session(client: client, identifier: Self.newsstand)
+        // The client has not taken the last one, or that waits for a good moment.
+        guard taskIDs(of: session).isEmpty, queue.hasRoomForTask else { return }
+        let task = TransferTask(
+            url: subscription.url, fields: fields(of: client, subscription.url), wantsDigest: true,
+            isDiscretionary: true)
+        let record = TransferStore.Record(
+            id: store.nextTaskID(), session: session, tag: Self.issueTag, task: task, state: .waiting,
+            created: elapsedSeconds, wasTried: false, facts: PartialBody(), durableBytes: 0)
+        if case .refused = admit(record) { removeIfUnused(session) }
+    }
+
+    /// The header fields that ask for what has changed since the last issue.
+    private func fields(of client: String, _ url: TransferURL) -> [HeaderField] {
+        guard let facts = issueFacts[client], facts.url == url.text else { return [] }
+        switch facts.validator {
+        case .entityTag(let text): return [HeaderField("If-None-Match", text)]
+        case .lastModified(let text): return [HeaderField("If-Modified-Since", text)]
+        case nil: return []
+        }
+    }
+
+    private func storeIssue(of client: String) {
+        guard let facts = issueFacts[client] else { return }
+        store.setIssue(client, facts)
+    }
+
+    /// An issue that is there is remembered. One that cannot be had, or is the last one again, is no reason to
+    /// launch its client.
+    ///
+    /// - Returns: whether the task is gone.
+    func endIssue(_ task: Task, _ outcome: Outcome) -> Bool {
+        guard task.record.tag == Self.issueTag, let session = sessions[task.session],
+            session.identifier == Self.newsstand, outcome.failure != .cancelled
+        else { return false }
+        guard outcome.failure != nil else {
+            if issueFacts[session.client] != nil {
+                issueFacts[session.client]?.url = task.record.task.url.text
+                issueFacts[session.client]?.validator = task.record.facts.validator
+                storeIssue(of: session.client)
+            }
+            return false
+        }
+        removeTask(task.id)
+        removeIfUnused(task.session)
+        return true
+    }
+}

@@ -1,0 +1,47 @@
+/// An address from which a client wants the content anew once in each interval, whether it runs or not.
+package struct Subscription: Hashable, Sendable {
+    package var url: TransferURL
+    /// In seconds.
+    package var interval: Int64
+
+    package init(_ url: TransferURL, interval: Int64) {
+        self.url = url
+        self.interval = interval
+    }
+}
+
+/// When the issues of subscriptions are to be begun.
+///
+/// All times are those of the clock on the wall, in seconds since 1970: an issue of each day comes each day,
+/// also to a machine that is off at night. A clock that is set back delays no issue by more than its interval.
+package struct SubscriptionPlan: Sendable {
+    /// By client.
+    package private(set) var subscriptions: [String: Subscription] = [:]
+    /// When the last issue of each client was begun. It outlives the subscription: one that is taken up again
+    /// begins nothing early.
+    private var begun: [String: Int64]
+
+    /// - Parameter begun: when the last issue of each client was begun.
+    package init(begun: [String: Int64] = [:]) { self.begun = begun }
+
+    package mutating func replace(with subscriptions: [String: Subscription]) {
+        self.subscriptions = subscriptions
+    }
+
+    /// The clients with an issue that is to be begun now, sorted.
+    package mutating func due(at now: Int64) -> [String] {
+        for (client, instant) in begun where instant > now { begun[client] = now }
+        return subscriptions.keys.filter { due(of: $0) <= now }.sorted()
+    }
+
+    private func due(of client: String) -> Int64 {
+        guard let begun = begun[client], let subscription = subscriptions[client] else { return .min }
+        return begun + subscription.interval
+    }
+
+    /// The next issue of this client is begun.
+    package mutating func begin(_ client: String, at now: Int64) { begun[client] = now }
+
+    /// When to look again; nil: there are no subscriptions.
+    package var nextDue: Int64? { subscriptions.keys.map { due(of: $0) }.min() }
+}

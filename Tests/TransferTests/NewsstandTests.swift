@@ -1,0 +1,90 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import Testing
+
+/// Issues that the supervisor has downloaded for clients that do not run.
+@Suite("Newsstand", .timeLimit(.minutes(20)))
+struct NewsstandTests {
+    private let server: OddServer
+    private static let name = "org.test.reader"
+
+    init() throws { server = try OddServer() }
+
+    private func supervisor(_ path: String) throws -> Supervised {
+        try Supervised(
+            ["discretionary.patience=1s"],
+            manifest: { directory in
+                """
+                identifier: \(Self.name)
+                modes: [newsstand]
+                user: "\(Supervised.user)"
+                directory: /
+                command: [\(try product("scripted-client"))]
+                environment:
+                    CLIENT_CONTROL: \(directory)/own/\(Self.name).control
+                newsstand: {url: "\(server.address)\(path)", every: 1d}
+                """
+            })
+    }
+
+    /// The launched process takes its issue.
+    private func take(_ client: SupervisedClient, seed: String) throws {
+        try client.accept()
+        try client.command("hello \(client.name) newsstand")
+        #expect(try client.event("wake").contains("transfer"))
+        try client.tell("transfers newsstand")
+        let line = try client.event("transferred newsstand issue")
+        let digest = try server.digest(seed: seed, size: 1_500_000)
+        #expect(line.contains(" bytes=1500000 sha=\(digest) failure=-"), "\(line)")
+        try client.event("session-finished newsstand")
+    }
+
+    @Test("A client that has never run is launched for its issue, and only once")
+    func launch() throws {
+        let supervisor = try supervisor("/slow?seed=a&size=1500000&ms=20")
+        let client = try SupervisedClient(awaiting: Self.name, of: supervisor)
+        try take(client, seed: "a")
+        #expect(
+            eventually(within: 30_000) { (try? SmallFile.names(in: supervisor.store + "/sessions")) == [] })
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+        // Neither another worker nor another supervisor fetches it again.
+        try supervisor.killWorker()
+        try supervisor.restart()
+        #expect(eventually(within: 30_000) { supervisor.transferProcess != nil })
+        _ = try supervisor.nightbell("status")
+        #expect(try server.requests().count == 1)
+    }
+
+    @Test("An issue survives the death of the transfer process, the worker and the client")
+    func deaths() throws {
+        let supervisor = try supervisor("/slow?seed=a&size=1500000&ms=60")
+        let client = try SupervisedClient(awaiting: Self.name, of: supervisor)
+        #expect(eventually(within: 30_000) { (try? server.requests().count) == 1 })
+        kill(try require(supervisor.transferProcess), SIGKILL)
+        #expect(eventually(within: 30_000) { (try? server.requests().count) ?? 0 >= 2 })
+        try supervisor.killWorker()
+        // Its first process dies before it has taken the issue.
+        try client.accept()
+        try client.command("hello \(client.name) newsstand")
+        try client.event("wake")
+        try client.tell("crash")
+        try take(client, seed: "a")
+    }
+
+    @Test("A client that its user has quit has no issues, until it is launched again")
+    func quit() throws {
+        let supervisor = try supervisor("/slow?seed=a&size=1500000&ms=60")
+        let client = try SupervisedClient(awaiting: Self.name, of: supervisor)
+        #expect(eventually(within: 30_000) { (try? server.requests().count) == 1 })
+        _ = try supervisor.nightbell("quit", Self.name)
+        #expect(
+            eventually(within: 30_000) { (try? SmallFile.names(in: supervisor.store + "/sessions")) == [] })
+        try supervisor.restart()
+        _ = try supervisor.nightbell("status")
+        #expect(try server.requests().count == 1)
+        _ = try supervisor.nightbell("launch", Self.name)
+        try client.accept()
+        try client.command("hello \(client.name) newsstand")
+    }
+}
