@@ -21,6 +21,8 @@ func example() throws -> Client {
     switch arguments.first {
     case "fetch": try fetchNow()
     case "push": try takePushes()
+    case "transfer": try Downloads.run(onlyArgument())
+    case "newsstand": try Issues.run()
     case "network": try followNetwork()
     case "sleep": try runBeforeSleep()
     case "unlock": try waitForUnlock()
@@ -42,7 +44,8 @@ func onlyArgument() -> String {
 func explain() -> Never {
     print(
         """
-        usage: mode-example fetch | push | network | sleep | unlock
+        usage: mode-example fetch | push | newsstand | network | sleep | unlock
+               mode-example transfer ADDRESS
                mode-example location [home | significant | continuous | foreground]
                mode-example notification SECONDS
                mode-example audio COMMAND [ARGUMENTS]

@@ -16,8 +16,8 @@ package final class SupervisorLink {
     private var output: DescriptorWatch?
     /// Ends that were not told yet.
     private var ends: [TransferEnd] = []
-    /// The needs that were told last.
-    private var plan = TransferPlan()
+    /// The needs that were told last; nil: none were.
+    private var plan: TransferPlan?
     private var isBlocked = false
     /// All clients that were quit before are known: others may be served.
     private(set) var isReady = false

@@ -106,9 +106,7 @@ final class TransferConnection {
             let refusal = engine.release(id)
             if refusal == nil { forget(id) }
             answer(number, refusal: refusal ?? "")
-        case .list(let list):
-            self.list(number, after: list.after, session)
-            answer(number)
+        case .list(let list): self.list(number, after: list.after, session)
         case .open, nil: end()
         }
     }

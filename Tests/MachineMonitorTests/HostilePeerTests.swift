@@ -174,7 +174,7 @@ struct CostTests {
         monitor.kill()
         let (busy, server, mocks) = try busyMonitor()
         try busy.demand([])
-        #expect(eventually { ProcFS.openDescriptors(busy.pid) ?? .max <= empty })
+        #expect(eventually(within: 30_000) { ProcFS.openDescriptors(busy.pid) ?? .max <= empty })
         server.stop()
         mocks.forEach { $0.end() }
         #expect(try busy.next(within: 500) == nil)

@@ -59,8 +59,16 @@ struct QueueTests {
         queue.add(id(1), of: SessionID(1), host: "h", isDiscretionary: true)
         queue.add(id(2), of: SessionID(1), host: "h")
         #expect(queue.start(at: 0) == [id(2)])
+        #expect(queue.hasDiscretionary)
         queue.isGoodMoment = true
         #expect(queue.start(at: 0) == [id(1)])
+        queue.wait(id(1), until: 5)
+        #expect(queue.hasDiscretionary)
+        queue.rest(id(1))
+        #expect(!queue.hasDiscretionary)
+        queue.wait(id(1), until: 9)
+        queue.remove(id(1))
+        #expect(!queue.hasDiscretionary)
     }
 
     @Test("Room on the disk is reserved, awaited and given back")

@@ -222,7 +222,10 @@ extension Supervisor {
     func tellSubscriptions(of users: Set<UserID>) {
         guard configuration.transfers != nil else { return }
         for user in users.sorted() {
-            guard let service = serveTransfers(of: user) else { continue }
+            guard let service = serveTransfers(of: user) else {
+                log(.transfers, .warning, of: user, "no issues come for uid \(user): it has no transfers")
+                continue
+            }
             if service.process == nil {
                 service.isWanted = true
             } else {
@@ -438,7 +441,7 @@ extension Supervisor {
             feed(.fact(.transfers(ended)))
             FaultInjection.point("after transfers are reported")
         case .plan(let plan):
-            service.nextIssue = plan.nextIssueS == 0 ? nil : Int64(clamping: plan.nextIssueS)
+            service.noteNextIssue(plan.nextIssueS)
             if service.hasDiscretionary != plan.hasDiscretionary_p {
                 service.hasDiscretionary = plan.hasDiscretionary_p
                 feed(.fact(.discretionaryTransfers(of: service.user, plan.hasDiscretionary_p)))

@@ -59,7 +59,7 @@ final class TransferService {
     /// As it said last: tasks of it run in good moments only.
     var hasDiscretionary = false
     /// When it has to run for an issue, in seconds since 1970; nil: never.
-    var nextIssue: Int64?
+    private(set) var nextIssue: Int64?
     /// Clients that were quit while there was no process.
     var quits: Set<String> = []
 
@@ -99,6 +99,16 @@ final class TransferService {
 
     /// There is no process, and a client that connects needs one.
     func awaitClients() throws { try connecting.arm() }
+
+    /// In seconds. A process that says nonsense is started now and then, and not again and again.
+    private static let issuePauses: ClosedRange<UInt64> = 60...(366 * 86_400)
+
+    /// - Parameter instant: in seconds since 1970; 0: there is none.
+    func noteNextIssue(_ instant: UInt64) {
+        let now = UInt64(time(nil))
+        let (earliest, latest) = (now + Self.issuePauses.lowerBound, now + Self.issuePauses.upperBound)
+        nextIssue = instant == 0 ? nil : Int64(min(max(instant, earliest), latest))
+    }
 
     /// How long it need not run for an issue; nil: for ever, or it runs.
     var timeUntilIssue: Duration? {

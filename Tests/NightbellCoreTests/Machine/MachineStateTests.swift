@@ -33,6 +33,6 @@ struct MachineStateTests {
     @Test func numbersDoNotChange() {
         let reasons: [WakeReasons] = [.fetch, .networkChanged, .location, .device, .bluetooth, .transfer]
         #expect(reasons.map(\.rawValue) == [512, 1_024, 2_048, 4_096, 8_192, 16_384])
-        #expect(Modes.named.map(\.mode.rawValue) == [1, 2, 4, 8, 16, 32, 64])
+        #expect(Modes.named.map(\.mode.rawValue) == [1, 2, 4, 8, 16, 32, 64, 128])
     }
 }
