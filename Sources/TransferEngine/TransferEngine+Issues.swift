@@ -2,12 +2,11 @@ import EventHandlers
 import Glibc
 import TransferModel
 
-/// The last issue of a client's subscription.
+/// The last issue of a client that was fetched.
 struct IssueFacts: Hashable, Sendable {
-    /// In seconds since 1970.
-    var begun: Int64
-    /// The address of the last one that was fetched, and its validator if it had one.
+    /// Empty: none was.
     var url = ""
+    /// nil: it had none.
     var validator: Validator?
 }
 
@@ -30,15 +29,18 @@ extension TransferEngine {
 
     func beginIssues() {
         let now = Int64(time(nil))
+        for client in issues.follow(now) { storeIssue(of: client) }
         for client in issues.due(at: now) { beginIssue(of: client, at: now) }
-        guard let next = issues.nextDue else { issueTimer?.deadline = nil; return }
+        guard let next = issues.nextDue else {
+            issueTimer?.deadline = nil
+            return
+        }
         issueTimer?.set(milliseconds: min(max(next - now, 1), Self.longestPause) * 1_000)
     }
 
     private func beginIssue(of client: String, at now: Int64) {
         guard let subscription = issues.subscriptions[client] else { return }
         issues.begin(client, at: now)
-        issueFacts[client, default: IssueFacts(begun: now)].begun = now
         storeIssue(of: client)
         let session = session(client: client, identifier: Self.newsstand)
         // The client has not taken the last one, or that waits for a good moment.
@@ -63,8 +65,8 @@ extension TransferEngine {
     }
 
     private func storeIssue(of client: String) {
-        guard let facts = issueFacts[client] else { return }
-        store.setIssue(client, facts)
+        guard let begun = issues.begun[client] else { return }
+        store.setIssue(client, begun: begun, issueFacts[client] ?? IssueFacts())
     }
 
     /// An issue that is there is remembered. One that cannot be had, or is the last one again, is no reason to
@@ -76,11 +78,9 @@ extension TransferEngine {
             session.identifier == Self.newsstand, outcome.failure != .cancelled
         else { return false }
         guard outcome.failure != nil else {
-            if issueFacts[session.client] != nil {
-                issueFacts[session.client]?.url = task.record.task.url.text
-                issueFacts[session.client]?.validator = task.record.facts.validator
-                storeIssue(of: session.client)
-            }
+            issueFacts[session.client] = IssueFacts(
+                url: task.record.task.url.text, validator: task.record.facts.validator)
+            storeIssue(of: session.client)
             return false
         }
         removeTask(task.id)

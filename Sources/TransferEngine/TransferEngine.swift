@@ -95,8 +95,9 @@ package final class TransferEngine {
         worker = try FileWorker(loop)
         flusher = try FileWorker(loop)
         queue = TransferQueue(configuration.limits)
-        issueFacts = try store.issues()
-        issues = SubscriptionPlan(begun: issueFacts.mapValues(\.begun))
+        let stored = try store.issues()
+        issues = SubscriptionPlan(begun: stored.mapValues(\.begun))
+        issueFacts = stored.mapValues(\.facts)
         queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
         orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
         reminderTimer = LoopTimer(loop) { [unowned self] in remind() }

@@ -165,15 +165,14 @@ final class TransferStore {
         }
     }
 
-    /// The last issue of each client.
-    func issues() throws(TransferError) -> [String: IssueFacts] {
+    /// When the last issue of each client was begun, in seconds since 1970, and the last that was fetched.
+    func issues() throws(TransferError) -> [String: (begun: Int64, facts: IssueFacts)] {
         do {
             let rows = try database.read { try Row.fetchAll($0, sql: "SELECT * FROM issue") }
             return Dictionary(
                 uniqueKeysWithValues: rows.map { row in
-                    let facts = IssueFacts(
-                        begun: row["begun"], url: row["url"], validator: Self.validator(row))
-                    return (row["client"] as String, facts)
+                    let facts = IssueFacts(url: row["url"], validator: Self.validator(row))
+                    return (row["client"] as String, (row["begun"], facts))
                 })
         } catch {
             throw .store("\(error)")
@@ -272,11 +271,11 @@ final class TransferStore {
         }
     }
 
-    func setIssue(_ client: String, _ facts: IssueFacts) {
+    func setIssue(_ client: String, begun: Int64, _ facts: IssueFacts) {
         let (tag, date) = Self.columns(facts.validator)
         changes.append { database in
             try database.cachedStatement(sql: "INSERT OR REPLACE INTO issue VALUES (?, ?, ?, ?, ?)")
-                .execute(arguments: [client, facts.begun, facts.url, tag, date])
+                .execute(arguments: [client, begun, facts.url, tag, date])
         }
     }
 

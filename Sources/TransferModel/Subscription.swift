@@ -19,7 +19,7 @@ package struct SubscriptionPlan: Sendable {
     package private(set) var subscriptions: [String: Subscription] = [:]
     /// When the last issue of each client was begun. It outlives the subscription: one that is taken up again
     /// begins nothing early.
-    private var begun: [String: Int64]
+    package private(set) var begun: [String: Int64]
 
     /// - Parameter begun: when the last issue of each client was begun.
     package init(begun: [String: Int64] = [:]) { self.begun = begun }
@@ -28,10 +28,19 @@ package struct SubscriptionPlan: Sendable {
         self.subscriptions = subscriptions
     }
 
+    /// Takes note of the time. An issue that was begun later than now counts as begun now, from here on: the
+    /// clock was set back.
+    ///
+    /// - Returns: the clients of such issues.
+    package mutating func follow(_ now: Int64) -> [String] {
+        let later = begun.filter { $0.value > now }.keys.sorted()
+        for client in later { begun[client] = now }
+        return later
+    }
+
     /// The clients with an issue that is to be begun now, sorted.
-    package mutating func due(at now: Int64) -> [String] {
-        for (client, instant) in begun where instant > now { begun[client] = now }
-        return subscriptions.keys.filter { due(of: $0) <= now }.sorted()
+    package func due(at now: Int64) -> [String] {
+        subscriptions.keys.filter { due(of: $0) <= now }.sorted()
     }
 
     private func due(of client: String) -> Int64 {

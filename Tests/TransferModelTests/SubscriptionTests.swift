@@ -47,6 +47,7 @@ struct SubscriptionTests {
         var plan = SubscriptionPlan(begun: ["a": Self.start])
         plan.replace(with: ["a": try subscription()])
         let back = Self.start - 100 * Self.day
+        #expect(plan.follow(back) == ["a"] && plan.follow(back).isEmpty)
         #expect(plan.due(at: back).isEmpty)
         #expect(plan.nextDue == back + Self.day)
         #expect(plan.due(at: back + Self.day - 1).isEmpty)

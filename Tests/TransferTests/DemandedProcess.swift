@@ -49,12 +49,25 @@ final class DemandedProcess {
     }
 
     /// It is killed, and another one started.
-    func restart() throws {
+    ///
+    /// - Parameter statement: of SQL, for the store in between.
+    func restart(_ statement: String? = nil) throws {
         process.end()
+        lastPlan = WireTransferPlan()
+        if let statement { _ = try query(statement) }
         let (own, theirs) = try Self.pair()
         link = SeqPacketSocket(adopting: OwnedDescriptor(adopting: own))
         let other = SeqPacketSocket(adopting: OwnedDescriptor(adopting: theirs))
         process = try Self.start(arguments, socket: socket, other)
+    }
+
+    /// The rows of the store that a statement gives, as Python writes them.
+    func query(_ statement: String) throws -> String {
+        let code =
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], 20); r = c.execute(sys.argv[2]).fetchall(); c.commit(); print(r)"
+        return try output(
+            "/usr/bin/python3", "-c", code, directory.path + "/own/data/transfers.sqlite", statement
+        ).text
     }
 
     func demand(_ change: (inout WireTransferDemand) -> Void) throws {

@@ -124,6 +124,24 @@ struct DiscretionTests {
             log.count == 4 && log.dropFirst().allSatisfy { $0.contains("\"if_none_match\": \"\\\"1\\\"\"") })
     }
 
+    @Test(
+        "A clock that was set back delays an issue by an interval, however often the process starts meanwhile"
+    )
+    func clock() throws {
+        let process = try DemandedProcess()
+        let address = server.address + "/good?seed=a&size=10"
+        try process.demand { $0.moment = .good }
+        try process.subscribe(to: address)
+        _ = try require(try process.end())
+        // As if it had been begun before the clock was set.
+        try process.restart("UPDATE issue SET begun = begun + 8640000")
+        try process.subscribe(to: address)
+        try process.waitForPlan { $0.nextIssueS > 0 }
+        let due = process.lastPlan.nextIssueS
+        #expect(due <= UInt64(time(nil)) + 86_400)
+        #expect(try process.query("SELECT begun FROM issue") == "[(\(due - 86_400),)]\n")
+    }
+
     @Test("An issue that cannot be had launches no client, and the next one is tried")
     func failure() throws {
         let process = try DemandedProcess()

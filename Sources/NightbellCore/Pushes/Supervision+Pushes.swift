@@ -47,10 +47,10 @@ extension Supervision {
         guard clients[client.id].launches.reasons.contains(.push) else { return }
         touch(client)
         clients[client.id].launches.reasons.remove(.push)
-        guard clients[client.id].launches.reasons.isEmpty else { return }
-        switch clients[client.id].lifecycle.stage {
-        case .dormant(.queued): clients[client.id].lifecycle.becomeDormant(.resting)
-        default: break
+        if clients[client.id].launches.reasons.isEmpty,
+            case .dormant(.queued) = clients[client.id].lifecycle.stage
+        {
+            clients[client.id].lifecycle.becomeDormant(.resting)
         }
     }
 
