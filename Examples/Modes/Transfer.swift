@@ -12,10 +12,13 @@ enum Downloads {
         results.finished = { report("\(name) has \($0.bytes) bytes") }
         results.sessionFinished = { next(address) }
         let client = try Client(configuration("transfer", []), handlers: handlers())
+        // A launched client would be suspended as soon as it has a session, before it has anything to wait for.
+        let setUp = try client.beginBackgroundTask("set-up")
         let session = try TransferSession(client, identifier: "files", handlers: results)
         self.session.withLock { $0 = session }
         next(address)
         try enterBackground(client)
+        try client.end(setUp)
         return client
     }
 

@@ -91,6 +91,27 @@ struct WakeTests {
         #expect(text.contains("transfers of session s"), "\(text)")
     }
 
+    @Test("A client is not suspended while it waits for the transfer process")
+    func waiting() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        try client.command("download s a \(server.address)/slow?seed=sa&size=1500000&ms=600")
+        try client.command("begin mine")
+        try client.tell("background")
+        try client.event("did-enter-background")
+        let process = try require(supervisor.transferProcess)
+        kill(process, SIGSTOP)
+        defer { kill(process, SIGCONT) }
+        try client.tell("download s b \(server.address)/slow?seed=sb&size=1500000&ms=60")
+        #expect(
+            try eventually(within: 30_000) { try supervisor.show(client.name).contains("transfers s\"]") })
+        kill(process, SIGCONT)
+        #expect(
+            try eventually(within: 30_000) { try !supervisor.show(client.name).contains("transfers s\"]") })
+        try client.tell("end mine")
+        try checkResults(client)
+    }
+
     @Test("Each batch of a session wakes, also after all of the one before was released")
     func batches() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")

@@ -40,9 +40,7 @@ final class TransferLink: Sendable {
         var handled: Set<Int64> = []
         /// A report has arrived on the last connection.
         var hasHeard = false
-        /// The client is not to be suspended.
-        var hold: Hold = .none
-        /// When the hold began, or something other than progress has arrived since.
+        /// When a wake told of results, or something other than progress has arrived since.
         var busyAt: Int64 = 0
 
         /// Reports that were not answered on it come again on the next one.
@@ -52,18 +50,12 @@ final class TransferLink: Sendable {
         }
     }
 
-    private enum Hold {
-        case none
-        /// `isOver`: it is to be released at once.
-        case beginning(isOver: Bool)
-        case held(BackgroundTask)
-    }
-
     private let core = Monitor(Core())
     private let session: Session
     private let client: String
     private let identifier: String
     private let handlers: TransferSession.Handlers
+    private let hold: TransferHold
 
     /// How long the client is held awake without anything to do: results follow each other.
     private static let idleHold: Int64 = 2_000_000_000
@@ -75,6 +67,7 @@ final class TransferLink: Sendable {
         self.client = client
         self.identifier = identifier
         self.handlers = handlers
+        hold = TransferHold(session, identifier)
     }
 
     /// Connects, and starts the thread.
@@ -101,7 +94,7 @@ final class TransferLink: Sendable {
         }
         connection?.shutDown()
         core.changed()
-        release()
+        hold.close()
     }
 
     // MARK: The connection
@@ -123,7 +116,7 @@ final class TransferLink: Sendable {
             throw error
         }
         // Before the client can be suspended: the results that are there have to be handled.
-        if let opened, opened.answer.settled > 0 { hold() }
+        if let opened, opened.answer.settled > 0 { expectResults() }
         core.withLock { core in
             core.isConnecting = false
             guard let opened, !core.isClosed else { return }
@@ -215,12 +208,15 @@ final class TransferLink: Sendable {
 
     // MARK: Requests
 
-    /// Makes a request, on another connection again if one ends before the answer.
+    /// Makes a request, on another connection again if one ends before the answer. The client is not suspended
+    /// meanwhile: what it begins could be lost with it.
     ///
     /// - Parameter isAddition: there is a task to be told of afterwards.
     func request(
         descriptors: [CInt] = [], isAddition: Bool = false, _ change: (inout WireTransferRequest) -> Void
     ) throws(NightbellError) -> WireTransferAnswer {
+        hold.beginCall()
+        defer { hold.endCall() }
         var request = WireTransferRequest()
         change(&request)
         let number = try core.withLock { core throws(NightbellError) in
@@ -322,7 +318,7 @@ final class TransferLink: Sendable {
             }
             switch step {
             case .end: return
-            case .rest: release()
+            case .rest: hold.endResults()
             case .connect:
                 // A connection that brought nothing counts as none: this process may lack descriptors for the
                 // results.
@@ -337,16 +333,13 @@ final class TransferLink: Sendable {
                 failures += 1
                 _ = try? connect()
             case .read(let connection):
-                let left = core.withLock { core -> Int64? in
-                    if case .none = core.hold { return nil }
-                    return core.busyAt + Self.idleHold - BootClock.now()
-                }
-                if let left, left <= 0 {
-                    release()
-                } else if let left {
-                    if !connection.wait(milliseconds: CInt(clamping: left / 1_000_000 + 1)) { release() }
-                } else {
+                let end = core.withLock { $0.busyAt } + Self.idleHold
+                if !hold.isForResults {
                     connection.wait(milliseconds: -1)
+                } else if !connection.wait(
+                    milliseconds: CInt(clamping: max(0, end - BootClock.now()) / 1_000_000 + 1))
+                {
+                    hold.endResults()
                 }
                 read(connection)
             case .handle(let event): handle(event)
@@ -368,7 +361,7 @@ final class TransferLink: Sendable {
         case .progress(let progress): handlers.progress(TransferProgress(progress))
         case .sessionFinished:
             handlers.sessionFinished()
-            release()
+            hold.endResults()
         }
     }
 
@@ -398,7 +391,7 @@ final class TransferLink: Sendable {
 
     /// A wake tells that there are results: the client is not suspended before they are handled.
     func wake() {
-        hold()
+        expectResults()
         let connection = core.withLock { core in
             if core.connection == nil { core.isNeeded = true }
             core.lastNumber += 1
@@ -414,111 +407,15 @@ final class TransferLink: Sendable {
         if (try? connection.send(request, [])) == nil { lose(connection) }
     }
 
-    private func hold() {
-        let isFirst = core.withLock { core in
-            guard case .none = core.hold, !core.isClosed else { return false }
-            core.hold = .beginning(isOver: false)
-            core.busyAt = BootClock.now()
-            return true
-        }
-        guard isFirst else { return }
-        let expired: @Sendable (BackgroundTask, Duration) -> Void = { [weak self] _, _ in self?.release() }
-        let answer = try? session.request(.beginTask(name: "transfers \(identifier)", expired: expired))
-        let isOver = core.withLock { core in
-            guard case .beginning(let isOver) = core.hold, case .task(let task)? = answer, task.isValid else {
-                core.hold = .none
-                return false
-            }
-            core.hold = .held(task)
-            return isOver
-        }
-        if isOver { release() }
+    private func expectResults() {
+        core.withLock { $0.busyAt = BootClock.now() }
+        hold.beginResults()
     }
 
-    private func release() {
-        let task = core.withLock { core -> BackgroundTask? in
-            switch core.hold {
-            case .none: return nil
-            case .beginning:
-                core.hold = .beginning(isOver: true)
-                return nil
-            case .held(let task):
-                core.hold = .none
-                return task
-            }
-        }
-        guard let task else { return }
-        // It may have been ended by the supervisor.
-        _ = try? session.request(.endTask(task))
+    /// Calls the body, and does not let the client be suspended meanwhile.
+    func awake(_ body: () throws(NightbellError) -> Void) throws(NightbellError) {
+        hold.beginCall()
+        defer { hold.endCall() }
+        try body()
     }
-}
-
-/// One connection. Any thread may send; one at a time reads.
-final class TransferConnection: Sendable {
-    private let socket: SeqPacketSocket
-    private let buffer = Monitor(PacketBufferBox())
-
-    private final class PacketBufferBox {
-        var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
-    }
-
-    init(_ socket: consuming SeqPacketSocket) { self.socket = socket }
-
-    /// False: the process has to read first.
-    func send(_ request: WireTransferRequest, _ descriptors: [CInt]) throws(SystemError) -> Bool {
-        let bytes: [UInt8]
-        do {
-            bytes = try request.serializedBytes()
-        } catch {
-            throw SystemError(code: EINVAL, call: "encoding a request")
-        }
-        guard bytes.count <= TransferPacket.maximumBytes else {
-            throw SystemError(code: EMSGSIZE, call: "a request of \(bytes.count) bytes")
-        }
-        return try socket.send(bytes, descriptors: descriptors)
-    }
-
-    /// False: nothing has arrived in this time; -1: it has none.
-    @discardableResult
-    func wait(milliseconds: CInt) -> Bool {
-        !Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: milliseconds).isEmpty
-    }
-
-    /// The reports that have arrived; nil: the connection is at its end, or useless.
-    func receive(atMost count: Int) -> [(report: WireTransferReport, file: TransferFile?)]? {
-        buffer.withLock { box -> [(report: WireTransferReport, file: TransferFile?)]? in
-            var reports: [(report: WireTransferReport, file: TransferFile?)] = []
-            while reports.count < count {
-                guard let reception = try? socket.receive(into: &box.buffer) else { return nil }
-                switch reception {
-                case .wouldBlock: return reports
-                case .end: return reports.isEmpty ? nil : reports
-                case .packet(_, let truncated, let controlTruncated):
-                    // A result without its file would be released unread.
-                    guard !truncated, !controlTruncated,
-                        let report = try? WireTransferReport(serializedBytes: box.buffer.bytes)
-                    else { return nil }
-                    let descriptor = box.buffer.takeDescriptor()
-                    reports.append((report, TransferFile(descriptor)))
-                }
-            }
-            return reports
-        }
-    }
-
-    /// Has the thread that reads find the end.
-    func shutDown() { _ = shutdown(socket.rawValue, CInt(SHUT_RDWR)) }
-}
-
-/// A file that was handed over; closed with this value.
-final class TransferFile: Sendable {
-    private let descriptor: OwnedDescriptor
-
-    /// nil: there is none.
-    init?(_ descriptor: consuming OwnedDescriptor?) {
-        guard let descriptor else { return nil }
-        self.descriptor = descriptor
-    }
-
-    var rawValue: CInt { descriptor.rawValue }
 }

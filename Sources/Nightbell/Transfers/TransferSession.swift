@@ -12,7 +12,8 @@ import TransferWire
 ///
 /// When its user quits the client, its transfers are cancelled. Make one value for an identifier at a time.
 /// All methods may be called from any thread and from inside handlers; they block until the transfer process
-/// has answered, for at most the client's ``Client/Configuration/requestTimeout``.
+/// has answered, for at most the client's ``Client/Configuration/requestTimeout``. Until then the client is not
+/// suspended, as long as it is granted background tasks.
 public final class TransferSession: Sendable {
     /// Callbacks, one at a time, on a thread of the session's.
     public struct Handlers: Sendable {
@@ -56,8 +57,10 @@ public final class TransferSession: Sendable {
         link = TransferLink(client.session, client.identifier, identifier, handlers)
         client.session.transfers.withLock { $0[identifier] = WeakTransferLink(link) }
         do throws(NightbellError) {
-            try client.observe(Self.observation(identifier), .transfers(session: identifier))
-            try link.start()
+            try link.awake { () throws(NightbellError) in
+                try client.observe(Self.observation(identifier), .transfers(session: identifier))
+                try link.start()
+            }
             client.session.endAwaiting(identifier)
         } catch {
             link.close()
