@@ -121,6 +121,12 @@ final class CurlTransfer {
     /// Whether the server may have received the request.
     var mayHaveArrived: Bool { unsafe ccurl_get_offset(handle, CURLINFO_PRETRANSFER_TIME_T) > 0 }
 
+    /// The response of the proxy that was asked for a tunnel to the server; nil: none was.
+    var tunnelResponse: ResponseHead? {
+        let status = unsafe ccurl_get_long(handle, CURLINFO_HTTP_CONNECTCODE)
+        return status > 0 ? ResponseHead(status: status) : nil
+    }
+
     // MARK: Callbacks
 
     fileprivate func receiveHeader(_ bytes: UnsafeRawBufferPointer) {

@@ -234,6 +234,11 @@ extension TransferEngine {
     private func endWithoutResponse(_ attempt: Attempt, _ code: CURLcode) {
         switch CurlFailure(code) {
         case .passing:
+            // libcurl has no error of its own for a proxy that refuses the tunnel.
+            if let response = attempt.transfer.tunnelResponse, response.status >= 400, !response.isPassing {
+                return finish(
+                    attempt.id, Outcome(failure: .status(response.status), status: response.status))
+            }
             leave(attempt)
             retry(attempt.id)
         case .lasting(let text): finish(attempt.id, Outcome(failure: .refused(text)))

@@ -48,8 +48,7 @@ package struct PartialBody: Hashable, Sendable {
             guard case .range = asked else { return .fail(.status(412)) }
             return .startOver
         case 401: return .needsCredentials
-        case 408, 425, 429, 500, 502, 503, 504: return .retry(afterSeconds: head.retryAfter)
-        default: return .fail(.status(head.status))
+        default: return head.isPassing ? .retry(afterSeconds: head.retryAfter) : .fail(.status(head.status))
         }
     }
 

@@ -39,6 +39,9 @@ package struct ResponseHead: Hashable, Sendable {
         }
     }
 
+    /// Another attempt may be answered otherwise.
+    package var isPassing: Bool { [408, 425, 429, 500, 502, 503, 504].contains(status) }
+
     /// A longer tag is stored nowhere.
     package static let maximumTagBytes = 1_024
 

@@ -10,9 +10,10 @@ import TransferWire
 final class TransferProcess {
     let directory: TemporaryDirectory
     private let options: [String]
+    private let environment: [String: String]
     private(set) var process: Child
 
-    init(_ options: [String] = []) throws {
+    init(_ options: [String] = [], environment: [String: String] = [:]) throws {
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         mkdir(directory.path + "/own", 0o700)
@@ -26,19 +27,20 @@ final class TransferProcess {
             chown(directory.path + "/own", 65534, 65534)
         }
         self.options = options
-        process = try Self.start(options)
+        self.environment = environment
+        process = try Self.start(options, environment)
     }
 
-    private static func start(_ options: [String]) throws -> Child {
+    private static func start(_ options: [String], _ environment: [String: String]) throws -> Child {
         let tests = try readLink("/proc/self/exe")
         let program = tests[..<(tests.lastIndex(of: "/") ?? tests.startIndex)] + "/nightbell-transfer"
-        return try Child(String(program), options)
+        return try Child(String(program), options, environment: environment)
     }
 
     var socket: String { directory.path + "/own/socket" }
     var data: String { directory.path + "/own/data" }
 
-    func start() throws { process = try Self.start(options) }
+    func start() throws { process = try Self.start(options, environment) }
 
     func kill() { process.end() }
 
@@ -46,7 +48,7 @@ final class TransferProcess {
     func rival() throws -> Child {
         var options = options
         options[1] = directory.path + "/own/other"
-        return try Self.start(options)
+        return try Self.start(options, environment)
     }
 
     func restart() throws {
