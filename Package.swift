@@ -31,6 +31,7 @@ let package = Package(
         .executable(name: "nightbell-demo", targets: ["nightbell-demo"]),
         .executable(name: "parrot", targets: ["parrot"]),
         .executable(name: "mode-example", targets: ["mode-example"]),
+        .executable(name: "newsreader", targets: ["newsreader"]),
         .executable(name: "echo-server", targets: ["echo-server"]),
         .executable(name: "line-server", targets: ["line-server"]),
         .executable(name: "chat-server", targets: ["chat-server"]),
@@ -214,6 +215,7 @@ let package = Package(
                 "CCurl", "CLinux", "EventHandlers", "EventLoop", "LinuxSystem", "TransferModel",
                 "TransferWire",
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
@@ -342,6 +344,10 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(
             name: "mode-example", dependencies: ["CSystemd", "Nightbell"], path: "Examples/Modes",
+            packageAccess: false,
+            swiftSettings: settings),
+        .executableTarget(
+            name: "newsreader", dependencies: ["Nightbell"], path: "Examples/Newsreader",
             packageAccess: false,
             swiftSettings: settings),
         .executableTarget(
@@ -561,7 +567,7 @@ let package = Package(
             dependencies: [
                 "EdgeTestSupport", "Launching", "LinuxSystem", "Nightbell", "NightbellCore",
                 "NightbellSupervisor", "NightbellWire", "SIPKit", "monitor-relay", "nightbell-demo",
-                "nightbell-softphone", "nightbelld",
+                "newsreader", "nightbell-gateway", "nightbell-softphone", "nightbell-transfer", "nightbelld",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -1,4 +1,5 @@
 import LinuxSystem
+import NightbellWire
 
 /// A client of the Nightbell supervisor: a process that may be suspended while its connections stay alive.
 ///
@@ -10,8 +11,6 @@ import LinuxSystem
 public final class Client: Sendable {
     let session: Session
     private let driver: Configuration.Driver
-    /// The identifier that was registered.
-    public let identifier: String
 
     /// Connects to the supervisor and registers. Blocks for at most the request timeout.
     ///
@@ -21,7 +20,6 @@ public final class Client: Sendable {
     ///   (``Configuration/requiresSupervisor``), or the supervisor's reason to refuse this client, such as
     ///   ``NightbellError/Code/identifierInUse``.
     public init(_ configuration: Configuration, handlers: Handlers = Handlers()) throws(NightbellError) {
-        identifier = configuration.identifier
         driver = configuration.driver
         session = try Session(configuration, handlers)
         try session.register()
@@ -34,6 +32,10 @@ public final class Client: Sendable {
     deinit { session.close() }
 
     // MARK: Settings from the supervisor
+
+    /// The identifier by which the supervisor knows this client: that of its launch, or of
+    /// `nightbell run --identifier`, else ``Configuration/identifier``.
+    public var identifier: String { session.core.withLock { $0.state.hello.identifier } }
 
     /// The shortest timeout that ``setKeepAliveTimeout(_:handler:)`` accepts.
     public var minimumKeepAliveTimeout: Duration {

@@ -137,6 +137,10 @@ final class PushConnection {
         guard message.name.utf8.count <= Self.longestName else {
             throw Refusal(.invalid, "a name has at most \(Self.longestName) bytes")
         }
+        // The store would cut it at a zero byte, and take it for another one.
+        guard message.name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+            throw Refusal(.invalid, "a name has no control characters")
+        }
         let key = Array(message.applicationServerKey)
         guard key.isEmpty || service.isKey(key) else {
             throw Refusal(.invalid, "the key is no uncompressed point of P-256")

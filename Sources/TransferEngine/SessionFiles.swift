@@ -41,6 +41,8 @@ struct SessionFiles {
     }
 
     private let directory: String
+    /// Bytes of the file system that downloads leave free: the store needs some to remove a file.
+    private let spare: UInt64
     /// Held while the process runs: another one would write to the same files.
     private let lock: OpenFile
 
@@ -55,6 +57,24 @@ struct SessionFiles {
             throw .system(error)
         }
         guard flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0 else { throw .inUse(directory) }
+        let size = Self.room(of: lock)?.size ?? .max
+        spare = min(Self.mostSpare, size / 20)
+    }
+
+    private static let mostSpare: UInt64 = 32 << 20
+
+    /// Of the file system, in bytes; nil: it cannot be told.
+    private static func room(of file: OpenFile) -> (size: UInt64, free: UInt64)? {
+        var status = statvfs()
+        guard unsafe fstatvfs(file.rawValue, &status) == 0 else { return nil }
+        let unit = UInt64(status.f_frsize)
+        return (UInt64(status.f_blocks) * unit, UInt64(status.f_bavail) * unit)
+    }
+
+    /// Whether a download may write so many bytes.
+    func hasRoom(for bytes: Int64) -> Bool {
+        guard let free = Self.room(of: lock)?.free else { return true }
+        return free >= spare + UInt64(clamping: bytes)
     }
 
     var storePath: String { directory + "/transfers.sqlite" }

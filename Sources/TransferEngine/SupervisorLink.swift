@@ -16,6 +16,8 @@ package final class SupervisorLink {
     private var output: DescriptorWatch?
     /// Ends that were not told yet.
     private var ends: [TransferEnd] = []
+    /// Those that were told so far, if more of them follow.
+    private var subscriptions: [String: Subscription] = [:]
     /// The needs that were told last; nil: none were.
     private var plan: TransferPlan?
     private var isBlocked = false
@@ -78,7 +80,13 @@ package final class SupervisorLink {
         case .bad: engine.isGoodMoment = false
         case .unchanged, .UNRECOGNIZED: break
         }
-        if demand.hasSubscriptions { engine.subscribe(to: .init(demand.subscriptions)) }
+        if demand.hasSubscriptions {
+            subscriptions.merge(.init(demand.subscriptions)) { $1 }
+            if !demand.subscriptions.hasMore_p {
+                engine.subscribe(to: subscriptions)
+                subscriptions = [:]
+            }
+        }
         guard !demand.hasMore_p, !isReady else { return }
         isReady = true
         ends = engine.ends

@@ -1,3 +1,4 @@
+import DequeModule
 import EventHandlers
 import EventLoop
 import FoundationEssentials
@@ -22,8 +23,10 @@ final class TransferConnection {
     private var isBlocked = false
     /// Files that are being copied, each with an answer to come.
     private var copies = 0
-    /// Settled tasks that are not reported yet, in their order.
-    private var unreported: [TaskID] = []
+    /// Settled tasks that are not reported yet, in the order in which they are. Those that are not in
+    /// `unreported` any more are passed over.
+    private var order = Deque<TaskID>()
+    private var unreported: Set<TaskID> = []
     /// Results that are reported, and not released.
     private var held: Set<TaskID> = []
     /// Whether the end of the session has to be reported, once all its tasks are.
@@ -112,14 +115,14 @@ final class TransferConnection {
     }
 
     private func open(_ number: UInt64, _ open: WireTransferOpen) {
-        let names = [open.client, open.identifier]
-        guard session == nil,
-            names.allSatisfy({ (1...TransferPacket.maximumNameBytes).contains($0.utf8.count) })
+        guard session == nil, TransferNames.isClient(open.client),
+            (1...TransferPacket.maximumNameBytes).contains(open.identifier.utf8.count),
+            TransferNames.isText(open.identifier)
         else { return end() }
         let session = engine.openSession(client: open.client, identifier: open.identifier)
         self.session = session
         let tasks = engine.taskIDs(of: session)
-        for id in tasks where engine.isSettled(id) { unreported.append(id) }
+        for id in tasks where engine.isSettled(id) { owe(id) }
         owesEnd = !tasks.isEmpty
         answers.append(
             .with {
@@ -135,6 +138,12 @@ final class TransferConnection {
     ) {
         guard add.tag.utf8.count <= TransferPacket.maximumNameBytes else {
             return answer(number, refusal: "the tag is longer than \(TransferPacket.maximumNameBytes) bytes")
+        }
+        guard TransferNames.isText(add.tag) else {
+            return answer(number, refusal: "the tag has control characters")
+        }
+        guard engine.sessions[session]?.identifier != TransferEngine.newsstand else {
+            return answer(number, refusal: "the session \(TransferEngine.newsstand) has only issues")
         }
         guard let task = TransferTask(add.task) else {
             return answer(number, refusal: "the address is not one of http or https")
@@ -195,13 +204,17 @@ final class TransferConnection {
     func note(_ id: TaskID) {
         owesEnd = true
         held.remove(id)
-        guard engine.isSettled(id), !unreported.contains(id) else { return }
-        unreported.append(id)
+        guard engine.isSettled(id) else { return }
+        owe(id)
+    }
+
+    private func owe(_ id: TaskID) {
+        if unreported.insert(id).inserted { order.append(id) }
     }
 
     private func forget(_ id: TaskID) {
         held.remove(id)
-        unreported.removeAll { $0 == id }
+        unreported.remove(id)
         progress[id] = nil
     }
 
@@ -230,9 +243,10 @@ final class TransferConnection {
         answers.removeFirst(sent)
         // Another connection of the session may have released them.
         if held.count >= Self.mostHeld { held = held.filter { engine.tasks[$0] != nil } }
-        while !isBlocked, answers.isEmpty, held.count < Self.mostHeld, let id = unreported.first {
-            guard reportEnd(of: id) else { break }
-            unreported.removeFirst()
+        while !isBlocked, answers.isEmpty, held.count < Self.mostHeld, let id = order.first {
+            guard !unreported.contains(id) || reportEnd(of: id) else { break }
+            unreported.remove(id)
+            order.removeFirst()
         }
         if !isBlocked, owesEnd, answers.isEmpty, unreported.isEmpty, let session,
             engine.isWhollySettled(session),

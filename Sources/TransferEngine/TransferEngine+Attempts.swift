@@ -114,7 +114,9 @@ extension TransferEngine {
 
     private func reserve(_ attempt: Attempt, _ bytes: Int64?) {
         guard let bytes, let task = tasks[attempt.id] else { return }
-        switch queue.reserve(attempt.id, bytes: task.bodyBytes + bytes) {
+        // A server may promise any length.
+        let (sum, isTooLarge) = task.bodyBytes.addingReportingOverflow(bytes)
+        switch queue.reserve(attempt.id, bytes: isTooLarge ? .max : sum) {
         case .granted: break
         case .later: attempt.stop = .noRoom
         case .never: attempt.stop = .tooLarge
@@ -139,6 +141,10 @@ extension TransferEngine {
             reserve(attempt, end)
         }
         guard attempt.stop == nil else { return .refused }
+        guard files.hasRoom(for: Int64(bytes.count)) else {
+            attempt.stop = .diskFull
+            return .refused
+        }
         do throws(SystemError) {
             try unsafe attempt.file.write(bytes, at: attempt.facts.bytes)
         } catch {
@@ -316,6 +322,10 @@ extension TransferEngine {
     }
 
     private func challenge(_ attempt: Attempt) {
+        if let task = tasks[attempt.id], isIssue(task) {
+            // Its client cannot be asked before it runs.
+            return finish(attempt.id, Outcome(failure: .status(401), status: 401))
+        }
         leave(attempt)
         tasks[attempt.id]?.record.state = .needsCredentials
         queue.rest(attempt.id)

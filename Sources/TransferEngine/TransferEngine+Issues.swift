@@ -20,6 +20,7 @@ extension TransferEngine {
 
     /// These, by client, replace the former subscriptions.
     func subscribe(to subscriptions: [String: Subscription]) {
+        for client in issues.subscriptions.keys where subscriptions[client] == nil { dropIssue(of: client) }
         issues.replace(with: subscriptions)
         beginIssues()
     }
@@ -42,9 +43,10 @@ extension TransferEngine {
         guard let subscription = issues.subscriptions[client] else { return }
         issues.begin(client, at: now)
         storeIssue(of: client)
+        guard queue.hasRoomForTask else { return }
         let session = session(client: client, identifier: Self.newsstand)
-        // The client has not taken the last one, or that waits for a good moment.
-        guard taskIDs(of: session).isEmpty, queue.hasRoomForTask else { return }
+        // The client has not taken the last one, or it waits for a good moment.
+        guard taskIDs(of: session).isEmpty else { return }
         let task = TransferTask(
             url: subscription.url, fields: fields(of: client, subscription.url), wantsDigest: true,
             isDiscretionary: true)
@@ -69,22 +71,30 @@ extension TransferEngine {
         store.setIssue(client, begun: begun, issueFacts[client] ?? IssueFacts())
     }
 
-    /// An issue that is there is remembered. One that cannot be had, or is the last one again, is no reason to
-    /// launch its client.
+    func isIssue(_ task: Task) -> Bool { sessions[task.session]?.identifier == Self.newsstand }
+
+    /// An issue that cannot be had, or is the last one again, is no reason to launch its client.
     ///
     /// - Returns: whether the task is gone.
     func endIssue(_ task: Task, _ outcome: Outcome) -> Bool {
-        guard task.record.tag == Self.issueTag, let session = sessions[task.session],
-            session.identifier == Self.newsstand, outcome.failure != .cancelled
-        else { return false }
-        guard outcome.failure != nil else {
-            issueFacts[session.client] = IssueFacts(
-                url: task.record.task.url.text, validator: task.record.facts.validator)
-            storeIssue(of: session.client)
-            return false
-        }
+        guard isIssue(task), let failure = outcome.failure, failure != .cancelled else { return false }
         removeTask(task.id)
         removeIfUnused(task.session)
         return true
+    }
+
+    /// The client has taken it: the next one is asked for only if it is another.
+    func noteTaken(_ task: Task, _ outcome: Outcome) {
+        guard isIssue(task), outcome.failure == nil, let session = sessions[task.session] else { return }
+        issueFacts[session.client] = IssueFacts(
+            url: task.record.task.url.text, validator: task.record.facts.validator)
+        storeIssue(of: session.client)
+    }
+
+    /// The client subscribes no more: an issue that is not there yet does not come.
+    private func dropIssue(of client: String) {
+        guard let session = sessionID(client: client, identifier: Self.newsstand) else { return }
+        for id in taskIDs(of: session) where !isSettled(id) { removeTask(id) }
+        removeIfUnused(session)
     }
 }

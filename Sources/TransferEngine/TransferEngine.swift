@@ -60,6 +60,8 @@ package final class TransferEngine {
     let worker: FileWorker
     /// For work that nothing waits for.
     let flusher: FileWorker
+    /// For the files of clients, which may be large, or on a file system that hangs.
+    let copier: FileWorker
     var queue: TransferQueue
     var tasks: [TaskID: Task] = [:]
     private(set) var sessions: [SessionID: Session] = [:]
@@ -94,6 +96,7 @@ package final class TransferEngine {
         multi = try CurlMulti(loop, connections: configuration.limits.parallel)
         worker = try FileWorker(loop)
         flusher = try FileWorker(loop)
+        copier = try FileWorker(loop)
         queue = TransferQueue(configuration.limits)
         let stored = try store.issues()
         issues = SubscriptionPlan(begun: stored.mapValues(\.begun))
@@ -180,6 +183,8 @@ package final class TransferEngine {
     /// answered.
     package func endTurn() {
         do throws(TransferError) {
+            for id in ended.sorted() where isWhollySettled(id) { noteEnd(of: id) }
+            ended.removeAll()
             if isQueueStale {
                 isQueueStale = false
                 for id in queue.start(at: BootClock.now()) { try begin(id) }
@@ -201,7 +206,9 @@ package final class TransferEngine {
     }
 
     /// Whether nothing runs and nothing waits.
-    package var isIdle: Bool { queue.isIdle && worker.isIdle && flusher.isIdle && attempts.isEmpty }
+    package var isIdle: Bool {
+        queue.isIdle && worker.isIdle && flusher.isIdle && copier.isIdle && attempts.isEmpty
+    }
 
     func randomNumber() -> UInt64 { random.next() }
 
@@ -213,6 +220,11 @@ package final class TransferEngine {
         sessions[id]?.connections += 1
         sessions[id]?.reminders = 0
         return id
+    }
+
+    /// nil: there is none.
+    func sessionID(client: String, identifier: String) -> SessionID? {
+        names[Name(client: client, identifier: identifier)]
     }
 
     /// The session, which is made if there is none.
@@ -275,9 +287,7 @@ package final class TransferEngine {
     /// A task has finished, or needs credentials.
     func noteEnd(of task: TaskID) {
         guard let id = tasks[task]?.session else { return }
-        let needsCredentials = tasks[task]?.record.state == .needsCredentials
-        guard needsCredentials || isWhollySettled(id) else { return }
-        noteEnd(of: id)
+        if needsCredentials(task) { noteEnd(of: id) } else { ended.insert(id) }
     }
 
     private func noteEnd(of id: SessionID) {
@@ -423,17 +433,19 @@ package final class TransferEngine {
                 return handler(.refused("only a regular file can be sent"))
             }
             bytes = Int64(status.st_size)
-            guard queue.reserved + bytes <= configuration.limits.diskBytes else {
-                return handler(.refused("there is no room for the file"))
-            }
             target = try files.open(record.id, of: record.session, .body)
         } catch {
             return handler(.refused("\(error)"))
         }
-        worker.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
+        guard files.hasRoom(for: bytes), queue.beginCopy(bytes: bytes) else {
+            files.remove(record.id, of: record.session)
+            return handler(.refused("there is no room for the file"))
+        }
+        copier.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
             [unowned self] result in
             // Both files were open until here.
             withExtendedLifetime((source, target)) {}
+            queue.endCopy(bytes: bytes)
             var addition: Addition
             switch result {
             case .done: addition = admit(record)
@@ -484,7 +496,8 @@ package final class TransferEngine {
     /// - Returns: the reason of a refusal.
     package func release(_ id: TaskID) -> String? {
         guard let task = tasks[id] else { return nil }
-        guard case .finished = task.record.state else { return "the task is not finished" }
+        guard case .finished(let outcome) = task.record.state else { return "the task is not finished" }
+        noteTaken(task, outcome)
         removeTask(id)
         return nil
     }
@@ -541,4 +554,6 @@ package final class TransferEngine {
 
     /// Done when the changes of this turn are stored.
     private var afterCommit: [() -> Void] = []
+    /// Sessions of which a task has ended in this turn.
+    private var ended: Set<SessionID> = []
 }

@@ -26,7 +26,7 @@ package struct PartialBody: Hashable, Sendable {
     }
 
     package var request: Request {
-        guard let validator, bytes > 0 else { return .whole }
+        guard let validator, validator.isStrong, bytes > 0 else { return .whole }
         if isWhole { return .nothing }
         // More than the whole: the file was damaged, or the facts are.
         if let total, bytes > total { return .whole }
@@ -59,6 +59,8 @@ package struct PartialBody: Hashable, Sendable {
             validator.matches(head) != false
         else { return .startOver }
         if let total, let other = range.total, total != other { return .startOver }
+        // Without a length nothing tells where the rest ends.
+        guard total != nil || range.total != nil else { return .startOver }
         if let last = range.bytes?.upperBound, let length = head.contentLength, last - first + 1 != length {
             return .startOver
         }

@@ -61,8 +61,10 @@ package struct TransferQueue: Sendable {
     /// Discretionary tasks that run or wait.
     private var discretionary = 0
     private var turn: UInt64 = 0
-    /// Bytes of all tasks.
+    /// Bytes of all tasks, and of the files that are being copied.
     package private(set) var reserved: Int64 = 0
+    /// Tasks that wait for room.
+    private var withoutRoom = 0
 
     package init(_ limits: Limits) { self.limits = limits }
 
@@ -117,6 +119,7 @@ package struct TransferQueue: Sendable {
         entries[id]?.state = state
         guard state != .resting else { return }
         insertWaiting(id, of: entry.session)
+        if state == .waitingForRoom { withoutRoom += 1 }
         if entry.isDiscretionary { discretionary += 1 }
     }
 
@@ -129,7 +132,8 @@ package struct TransferQueue: Sendable {
             hosts[entry.host, default: 0] -= 1
             if hosts[entry.host] == 0 { hosts[entry.host] = nil }
         case .waiting, .waitingForRoom:
-            sessions[entry.session]?.waiting.removeAll { $0 == id }
+            removeWaiting(id, of: entry.session)
+            if entry.state == .waitingForRoom { withoutRoom -= 1 }
         case .resting: return
         }
         entries[id]?.state = .resting
@@ -137,10 +141,27 @@ package struct TransferQueue: Sendable {
     }
 
     private mutating func insertWaiting(_ id: TaskID, of session: SessionID) {
-        var waiting = sessions[session]?.waiting ?? []
-        let index = waiting.lastIndex { $0 < id }.map { $0 + 1 } ?? 0
-        waiting.insert(id, at: index)
-        sessions[session, default: SessionEntry()].waiting = waiting
+        let index = position(of: id, in: session)
+        sessions[session, default: SessionEntry()].waiting.insert(id, at: index)
+    }
+
+    private mutating func removeWaiting(_ id: TaskID, of session: SessionID) {
+        let index = position(of: id, in: session)
+        guard let waiting = sessions[session]?.waiting, index < waiting.count, waiting[index] == id else {
+            return
+        }
+        sessions[session]?.waiting.remove(at: index)
+    }
+
+    /// Of the first waiting task that is not before this one.
+    private func position(of id: TaskID, in session: SessionID) -> Int {
+        guard let waiting = sessions[session]?.waiting else { return 0 }
+        var range = 0..<waiting.count
+        while !range.isEmpty {
+            let middle = range.lowerBound + range.count / 2
+            range = waiting[middle] < id ? middle + 1..<range.upperBound : range.lowerBound..<middle
+        }
+        return range.lowerBound
     }
 
     // MARK: Turns
@@ -151,7 +172,7 @@ package struct TransferQueue: Sendable {
     package mutating func start(at now: Int64) -> [TaskID] {
         var started: [TaskID] = []
         while running < limits.parallel, let id = next(at: now), let entry = entries[id] {
-            sessions[entry.session]?.waiting.removeAll { $0 == id }
+            removeWaiting(id, of: entry.session)
             turn += 1
             sessions[entry.session]?.served = turn
             sessions[entry.session]?.running += 1
@@ -214,10 +235,23 @@ package struct TransferQueue: Sendable {
         guard let entry = entries[id] else { return .never }
         guard bytes > entry.reserved else { return .granted }
         if bytes > limits.diskBytes { return .never }
-        guard reserved - entry.reserved + bytes <= limits.diskBytes else { return .later }
+        guard bytes <= limits.diskBytes - (reserved - entry.reserved) else { return .later }
         reserved += bytes - entry.reserved
         entries[id]?.reserved = bytes
         return .granted
+    }
+
+    /// A file of so many bytes is about to be copied. False: there is no room.
+    package mutating func beginCopy(bytes: Int64) -> Bool {
+        guard bytes <= limits.diskBytes - reserved else { return false }
+        reserved += bytes
+        return true
+    }
+
+    /// The copy has become a task, which is added then, or was removed.
+    package mutating func endCopy(bytes: Int64) {
+        reserved -= bytes
+        releaseRoom()
     }
 
     /// The task has this many bytes, and reserves no more.
@@ -230,6 +264,8 @@ package struct TransferQueue: Sendable {
 
     /// Those that wait for room may try again.
     private mutating func releaseRoom() {
+        guard withoutRoom > 0 else { return }
+        withoutRoom = 0
         for session in sessions.values {
             for id in session.waiting where entries[id]?.state == .waitingForRoom {
                 entries[id]?.state = .waiting(until: 0)

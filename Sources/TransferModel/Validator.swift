@@ -1,12 +1,12 @@
-/// The thing by which a server recognises the representation that a part of was received. Only strong ones
-/// count: a range of another representation would be appended otherwise (RFC 9110 sections 8.8 and 13.1.5).
+/// The thing by which a server recognises the representation that was received.
 package enum Validator: Hashable, Sendable {
     case entityTag(String)
+    /// Always strong.
     case lastModified(String)
 
-    /// nil: the response has none that is strong, so its body cannot be resumed.
+    /// nil: the response has none.
     package init?(_ head: ResponseHead) {
-        if let tag = head.entityTag, tag.hasPrefix("\""), tag.hasSuffix("\""), tag.utf8.count >= 2 {
+        if let tag = head.entityTag, Self.isEntityTag(tag) {
             self = .entityTag(tag)
         } else if head.entityTag == nil, let modified = head.lastModified,
             let modifiedSecond = HTTPDate.seconds(modified), let date = head.date.flatMap(HTTPDate.seconds),
@@ -16,6 +16,20 @@ package enum Validator: Hashable, Sendable {
             self = .lastModified(modified)
         } else {
             return nil
+        }
+    }
+
+    private static func isEntityTag(_ text: String) -> Bool {
+        let opaque = text.hasPrefix("W/") ? text.dropFirst(2) : text[...]
+        return opaque.hasPrefix("\"") && opaque.hasSuffix("\"") && opaque.utf8.count >= 2
+    }
+
+    /// A part is continued by a strong one only: bytes of another representation would be appended otherwise
+    /// (RFC 9110 sections 8.8 and 13.1.5). A weak one tells whether there is something new.
+    package var isStrong: Bool {
+        switch self {
+        case .entityTag(let text): !text.hasPrefix("W/")
+        case .lastModified: true
         }
     }
 

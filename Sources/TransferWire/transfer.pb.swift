@@ -674,7 +674,7 @@ package nonisolated struct WireTransferDemand: Sendable {
   /// Whether discretionary tasks may run, from now on.
   package var moment: WireTransferMoment = .unchanged
 
-  /// The issues to which clients subscribe. They replace the former ones.
+  /// The issues to which clients subscribe. With the last part they replace the former ones.
   package var subscriptions: WireTransferSubscriptions {
     get {_subscriptions ?? WireTransferSubscriptions()}
     set {_subscriptions = newValue}
@@ -697,6 +697,9 @@ package nonisolated struct WireTransferSubscriptions: Sendable {
   // methods supported on all messages.
 
   package var subscriptions: [WireTransferSubscription] = []
+
+  /// more of them follow in another demand
+  package var hasMore_p: Bool = false
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1751,7 +1754,7 @@ nonisolated extension WireTransferDemand: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension WireTransferSubscriptions: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".TransferSubscriptions"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}subscriptions\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}subscriptions\0\u{3}has_more\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1760,6 +1763,7 @@ nonisolated extension WireTransferSubscriptions: SwiftProtobuf.Message, SwiftPro
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.subscriptions) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.hasMore_p) }()
       default: break
       }
     }
@@ -1769,11 +1773,15 @@ nonisolated extension WireTransferSubscriptions: SwiftProtobuf.Message, SwiftPro
     if !self.subscriptions.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.subscriptions, fieldNumber: 1)
     }
+    if self.hasMore_p != false {
+      try visitor.visitSingularBoolField(value: self.hasMore_p, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireTransferSubscriptions, rhs: WireTransferSubscriptions) -> Bool {
     if lhs.subscriptions != rhs.subscriptions {return false}
+    if lhs.hasMore_p != rhs.hasMore_p {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -42,6 +42,19 @@ struct PushFaultTests {
 
     private func store(_ fixture: GatewayFixture) -> String { fixture.directory.file("push") }
 
+    @Test("A name that the store would cut harms nobody else")
+    func namesWithZero() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try sleeper(fixture)
+        for name in ["a\u{0}b", "a\u{0}c"] {
+            try client.say("push-endpoint \(name)")
+            #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)
+            try client.wrote("control characters")
+        }
+        #expect(try send(fixture, path, "after") == 201)
+        try client.wrote(" after\n")
+    }
+
     @Test("After its store was lost, a client is told of what arrives at its new address")
     func lostStore() throws {
         let fixture = try GatewayFixture(pushes: true)

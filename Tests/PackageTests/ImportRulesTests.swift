@@ -42,8 +42,8 @@ struct ImportRulesTests {
         "TransferWire": ["Foundation", "FoundationEssentials", "SwiftProtobuf"],
         "TransferClient": ["LinuxSystem", "SwiftProtobuf", "TransferWire"],
         "TransferEngine": edge.union([
-            "CCurl", "Crypto", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB", "LinuxSystem",
-            "SwiftProtobuf", "TransferModel", "TransferWire",
+            "CCurl", "Crypto", "DequeModule", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB",
+            "LinuxSystem", "SwiftProtobuf", "TransferModel", "TransferWire",
         ]),
         "nightbell-transfer": [
             "ArgumentParser", "CLinux", "EventHandlers", "Glibc", "LinuxSystem", "ProcessPrivileges",

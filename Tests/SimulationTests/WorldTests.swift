@@ -19,7 +19,7 @@ struct WorldTests {
         #expect(tally.missing.isEmpty, "a world in which this does not happen shows nothing")
     }
 
-    @Test("A seed is reproducible", arguments: 1_000..<1_010 as Range<UInt64>)
+    @Test("A seed is reproducible", arguments: 1_000..<1_004 as Range<UInt64>)
     func sameSeed(_ seed: UInt64) {
         let first = Run(seed: seed, steps: Self.steps)
         let second = Run(seed: seed, steps: Self.steps)

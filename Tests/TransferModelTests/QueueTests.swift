@@ -201,4 +201,20 @@ struct QueueTests {
         #expect(TransferTask(url: url, fields: [HeaderField("X-A", long)]).flaw != nil)
         #expect(TransferTask(kind: .upload, url: url, method: "POST").isIdempotent == false)
     }
+
+    @Test("Files that are being copied take room, and no sum is too large for it")
+    func copies() {
+        var queue = TransferQueue(.init(diskBytes: 1_000))
+        let begun = [600, 600, .max].map { queue.beginCopy(bytes: $0) }
+        #expect(begun == [true, false, false])
+        queue.endCopy(bytes: 600)
+        queue.add(id(1), of: SessionID(1), host: "h", reserved: 600)
+        #expect(queue.reserve(id(1), bytes: .max) == .never)
+        queue.add(id(2), of: SessionID(1), host: "h")
+        #expect(queue.start(at: 0) == [id(1), id(2)])
+        #expect(queue.reserve(id(2), bytes: 600) == .later)
+        queue.waitForRoom(id(2))
+        queue.remove(id(1))
+        #expect(queue.start(at: 0) == [id(2)])
+    }
 }

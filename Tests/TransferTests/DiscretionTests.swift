@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Glibc
 import LinuxSystem
+import SwiftProtobuf
 import Testing
 import TransferClient
 import TransferWire
@@ -104,11 +105,12 @@ struct DiscretionTests {
     }
 
     @Test(
-        "The next issue comes after the interval, unless the last one was not taken, or nothing has changed")
-    func repetition() throws {
+        "The next issue comes after the interval, unless the last one was not taken, or nothing has changed",
+        arguments: ["", "&weak=1"])
+    func repetition(validator: String) throws {
         let process = try DemandedProcess()
         try process.demand { $0.moment = .good }
-        try process.subscribe(to: server.address + "/issue?seed=a&size=100&same=2", every: 1)
+        try process.subscribe(to: server.address + "/issue?seed=a&size=100&same=2" + validator, every: 1)
         _ = try require(try process.end())
         // It is not taken: no request follows.
         #expect(try process.end(within: 2_500) == nil)
@@ -120,8 +122,58 @@ struct DiscretionTests {
         let (second, _) = try client.nextResult()
         #expect(second.task > first.task && second.failure == .none)
         let log = try server.requests()
+        let condition = (validator.isEmpty ? "" : "W/") + "\\\"1\\\"\""
         #expect(
-            log.count == 4 && log.dropFirst().allSatisfy { $0.contains("\"if_none_match\": \"\\\"1\\\"\"") })
+            log.count == 4 && log.dropFirst().allSatisfy { $0.contains("\"if_none_match\": \"" + condition) })
+    }
+
+    @Test("An issue that was never taken comes again, also if it has not changed")
+    func untaken() throws {
+        let process = try DemandedProcess()
+        try process.demand { $0.moment = .good }
+        let address = server.address + "/issue?seed=a&size=100&same=100"
+        try process.subscribe(to: address, every: 1)
+        _ = try require(try process.end())
+        // Its user quits the client, and starts it again later.
+        try process.demand {
+            $0.quitClients = ["test"]
+            $0.subscriptions = WireTransferSubscriptions()
+        }
+        try process.subscribe(to: address, every: 1)
+        #expect(try require(try process.end()).session == "newsstand")
+    }
+
+    @Test("An issue that is not there yet does not come for a client that subscribes no more")
+    func unsubscribed() throws {
+        let process = try DemandedProcess()
+        try process.demand { _ in }
+        try process.subscribe(to: server.address + "/good?seed=a&size=10")
+        try process.waitForPlan { $0.hasDiscretionary_p }
+        try process.demand { $0.subscriptions = WireTransferSubscriptions() }
+        try process.waitForPlan { !$0.hasDiscretionary_p && $0.nextIssueS == 0 }
+        #expect(try process.query("SELECT * FROM task") == "[]\n")
+    }
+
+    @Test("Subscriptions that are told in parts replace the former ones together")
+    func parts() throws {
+        let process = try DemandedProcess()
+        try process.demand { $0.moment = .good }
+        try process.subscribe(to: server.address + "/good?seed=a&size=10")
+        _ = try require(try process.end())
+        for client in ["one", "two", "test"] {
+            try process.demand {
+                $0.subscriptions.hasMore_p = client != "test"
+                $0.subscriptions.subscriptions = [
+                    .with {
+                        $0.client = client
+                        $0.url = server.address + "/good?seed=\(client)&size=10"
+                        $0.intervalS = 86_400
+                    }
+                ]
+            }
+        }
+        let clients = try (0..<2).map { _ in try require(try process.end()).client }
+        #expect(clients.sorted() == ["one", "two"])
     }
 
     @Test(
@@ -142,11 +194,13 @@ struct DiscretionTests {
         #expect(try process.query("SELECT begun FROM issue") == "[(\(due - 86_400),)]\n")
     }
 
-    @Test("An issue that cannot be had launches no client, and the next one is tried")
-    func failure() throws {
+    @Test(
+        "An issue that cannot be had launches no client, and the next one is tried",
+        arguments: ["/missing", "/secret?seed=a&size=10"])
+    func failure(path: String) throws {
         let process = try DemandedProcess()
         try process.demand { $0.moment = .good }
-        try process.subscribe(to: server.address + "/missing", every: 1)
+        try process.subscribe(to: server.address + path, every: 1)
         #expect(try process.end(within: 2_500) == nil)
         #expect(try server.requests().count >= 2)
         try process.subscribe(to: server.address + "/good?seed=a&size=10", every: 1)

@@ -11,6 +11,33 @@ struct NewsstandTests {
 
     init() throws { server = try OddServer() }
 
+    /// - Parameter count: how many clients subscribe, each with a long address.
+    private func supervisor(_ path: String, subscribers count: Int) throws -> Supervised {
+        let filling = String(repeating: "x", count: 7_000)
+        return try Supervised(
+            ["discretionary.patience=1s"],
+            manifest: { _ in
+                try (0..<count).map { number in
+                    """
+                    identifier: \(Self.name).\(number)
+                    modes: [newsstand]
+                    user: "\(Supervised.user)"
+                    directory: /
+                    command: [/bin/sleep, "60"]
+                    newsstand: {url: "\(server.address)\(path)&\(number)=\(filling)", every: 1d}
+
+                    """
+                }.joined(separator: "---\n")
+            })
+    }
+
+    @Test("Subscriptions that do not fit into one message all come")
+    func many() throws {
+        let supervisor = try supervisor("/good?seed=a&size=10", subscribers: 20)
+        #expect(eventually(within: 60_000) { (try? server.requests().count) == 20 })
+        for number in 0..<20 { _ = try supervisor.nightbell("quit", "\(Self.name).\(number)") }
+    }
+
     private func supervisor(_ path: String) throws -> Supervised {
         try Supervised(
             ["discretionary.patience=1s"],

@@ -225,7 +225,10 @@ final class SupervisedClient {
         lines = []
     }
 
-    func hello() throws { try command("hello \(name) socket=\(supervisor.socket)") }
+    /// - Parameter other: the name that it gives in Hello, if it is not that of its launch.
+    func hello(as other: String? = nil) throws {
+        try command("hello \(other ?? name) socket=\(supervisor.socket)")
+    }
 
     @discardableResult
     func command(_ text: String) throws -> String {

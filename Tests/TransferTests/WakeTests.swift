@@ -112,6 +112,23 @@ struct WakeTests {
         try checkResults(client)
     }
 
+    @Test("A result is kept on another file system, whole and under its name only")
+    func otherFileSystem() throws {
+        var template = Array("/dev/shm/nightbell-test-XXXXXX".utf8CString)
+        let directory = String(cString: try require(mkdtemp(&template)))
+        defer { _ = try? output("/bin/rm", "-r", directory) }
+        chown(directory, Supervised.user, Supervised.user)
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("keep-transfers \(directory)")
+        try download(client)
+        try checkResults(client)
+        #expect(Set(try SmallFile.names(in: directory)) == ["a", "b"])
+        let digest = try output("/usr/bin/sha256sum", directory + "/a").text.prefix(64)
+        #expect(try digest == server.digest(seed: "sa", size: 1_500_000))
+        var status = stat()
+        #expect(stat(directory + "/a", &status) == 0 && status.st_mode & 0o777 == 0o600)
+    }
+
     @Test("Each batch of a session wakes, also after all of the one before was released")
     func batches() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")
@@ -156,6 +173,18 @@ struct WakeTests {
         try checkResults(client)
         try checkStore()
         #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+    }
+
+    @Test("A client that was launched by another name than it gives receives its results")
+    func otherName() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader", isLaunchable: true)
+        try download(client, milliseconds: 120)
+        kill(try client.pid(), SIGKILL)
+        try client.accept()
+        try client.hello(as: "org.test.other")
+        try client.event("finished-transfers s")
+        try client.tell("transfers s")
+        try checkResults(client)
     }
 
     @Test("A client that ends before it has handled a result is given it again")

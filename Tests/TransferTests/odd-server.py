@@ -183,10 +183,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def get_issue(self):
         """Has not changed for some requests after the first one."""
-        if 1 < self.count <= 1 + self.number("same") and self.headers.get("If-None-Match") == '"1"':
+        prefix = "W/" if "weak" in self.query else ""
+        if 1 < self.count <= 1 + self.number("same") and self.headers.get("If-None-Match") == prefix + '"1"':
             return self.reply(304)
         tag = "1" if self.count == 1 else "2"
-        self.serve(self.data(tag), f'"{tag}"')
+        self.serve(self.data(tag), f'{prefix}"{tag}"')
 
     def get_redirect(self):
         self.reply(302, b"moved", Location=self.query["to"])
@@ -213,6 +214,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.rfile.read(min(length, self.number("after")))
             return self.cut()
         digest = hashlib.sha256(self.rfile.read(length)).hexdigest()
+        if self.fault == "endless":
+            self.send_response(200)
+            self.send_header("Content-Length", str((1 << 63) - 1))
+            self.end_headers()
+            self.wfile.write(b"begins")
+            return self.cut()
         with lock:
             uploads.setdefault(self.query["name"], []).append(digest)
         self.reply(201, digest.encode())

@@ -1,5 +1,6 @@
 import Glibc
 import LinuxSystem
+import NightbellWire
 import SwiftProtobuf
 import TransferWire
 
@@ -52,7 +53,6 @@ final class TransferLink: Sendable {
 
     private let core = Monitor(Core())
     private let session: Session
-    private let client: String
     private let identifier: String
     private let handlers: TransferSession.Handlers
     private let hold: TransferHold
@@ -62,9 +62,8 @@ final class TransferLink: Sendable {
     private static let firstPause: Int64 = 50_000_000
     private static let longestPause: Int64 = 5_000_000_000
 
-    init(_ session: Session, _ client: String, _ identifier: String, _ handlers: TransferSession.Handlers) {
+    init(_ session: Session, _ identifier: String, _ handlers: TransferSession.Handlers) {
         self.session = session
-        self.client = client
         self.identifier = identifier
         self.handlers = handlers
         hold = TransferHold(session, identifier)
@@ -132,7 +131,9 @@ final class TransferLink: Sendable {
     }
 
     private func open() throws(NightbellError) -> (TransferConnection, WireTransferAnswer)? {
-        let path = session.core.withLock { $0.state.welcome.transferSocket }
+        let (path, client) = session.core.withLock {
+            ($0.state.welcome.transferSocket, $0.state.hello.identifier)
+        }
         guard !path.isEmpty else {
             guard session.core.withLock({ $0.state.isConnected }) else { return nil }
             throw NightbellError(.transfersUnavailable, "")

@@ -41,7 +41,7 @@ public final class TransferSession: Sendable {
     /// Makes the session, or continues the one that was made before by this identifier, also by another
     /// process of the client. Handlers may run before this returns.
     ///
-    /// - Parameter identifier: 1 to 54 bytes.
+    /// - Parameter identifier: 1 to 54 bytes, without control characters.
     /// - Throws: ``NightbellError/Code/transfersUnavailable`` if the supervisor has no transfer process for
     ///   this user; ``NightbellError/Code/tooManyObservations``, because the supervisor observes the session
     ///   for the client; ``NightbellError/Code/requestTimedOut``.
@@ -52,9 +52,12 @@ public final class TransferSession: Sendable {
             throw NightbellError(
                 .invalidArgument, "a session's identifier has 1 to \(Self.longestIdentifier) bytes")
         }
+        guard identifier.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+            throw NightbellError(.invalidArgument, "a session's identifier has no control characters")
+        }
         self.identifier = identifier
         self.client = client
-        link = TransferLink(client.session, client.identifier, identifier, handlers)
+        link = TransferLink(client.session, identifier, handlers)
         client.session.transfers.withLock { $0[identifier] = WeakTransferLink(link) }
         do throws(NightbellError) {
             try link.awake { () throws(NightbellError) in
@@ -91,7 +94,7 @@ public final class TransferSession: Sendable {
     ///
     /// - Parameters:
     ///   - address: of `http` or `https`.
-    ///   - name: the client's own name for the task, 1 to 255 bytes. As long as a task has it, another one is
+    ///   - name: the client's own name for the task, 1 to 255 bytes without control characters. As long as a task has it, another one is
     ///     not added: that task is returned.
     /// - Throws: ``NightbellError/Code/transferRefused``: the address, an option or the number of tasks.
     @discardableResult

@@ -118,34 +118,59 @@ public struct TransferResult: Sendable, Hashable {
     }
 
     /// Keeps the file under a name of the client's own, which must not exist. It is linked there or, on
-    /// another file system, copied. Call it before the handler returns.
+    /// another file system, copied, and appears there whole or not at all. Only its user may read and write it
+    /// (mode 0600). Call it before the handler returns.
     ///
     /// - Throws: ``NightbellError/Code/system``, with `EEXIST` if there is such a file.
     public func keep(as path: String) throws(NightbellError) {
         guard let file else { throw NightbellError(.invalidArgument, "the transfer has no file") }
-        if unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 { return }
-        guard errno == EXDEV || errno == EPERM else {
-            throw NightbellError(.system, SystemError("linkat \(path)"))
-        }
         do throws(SystemError) {
-            try Self.copy(file, to: path)
+            do throws(SystemError) {
+                try Self.link(file, as: path)
+            } catch {
+                guard error.code == EXDEV || error.code == EPERM else { throw error }
+                try Self.copy(file, to: path)
+            }
         } catch {
             throw NightbellError(.system, error)
         }
     }
 
-    /// A copy that is not whole is not left behind.
-    private static func copy(_ file: CInt, to path: String) throws(SystemError) {
-        let copy = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o666)
-        var offset: off_t = 0
-        do throws(SystemError) {
-            let target = copy.rawValue
-            while try systemCall("sendfile", { unsafe sendfile(target, file, &offset, 1 << 20) }) > 0 {}
-        } catch {
-            unsafe unlink(path)
-            throw error
+    private static func link(_ file: CInt, as path: String) throws(SystemError) {
+        _ = try systemCall("linkat \(path)") {
+            unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", AT_FDCWD, path, AT_SYMLINK_FOLLOW)
         }
     }
+
+    /// The copy gets its name when it is whole and on the disk.
+    private static func copy(_ file: CInt, to path: String) throws(SystemError) {
+        let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "./"
+        do throws(SystemError) {
+            let copy = try OwnedDescriptor(
+                opening: directory, O_WRONLY | temporaryFile | O_CLOEXEC, mode: 0o600)
+            try fill(copy, from: file)
+            try link(copy.rawValue, as: path)
+        } catch {
+            guard [EOPNOTSUPP, EISDIR, EINVAL].contains(error.code) else { throw error }
+            // The file system has no files without a name.
+            let other = "\(directory).nightbell-\(getpid())-\(file)"
+            let copy = try OwnedDescriptor(
+                opening: other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode: 0o600)
+            defer { unsafe unlink(other) }
+            try fill(copy, from: file)
+            try link(copy.rawValue, as: path)
+        }
+    }
+
+    private static func fill(_ copy: borrowing OwnedDescriptor, from file: CInt) throws(SystemError) {
+        let target = copy.rawValue
+        var offset: off_t = 0
+        while try systemCall("sendfile", { unsafe sendfile(target, file, &offset, 1 << 20) }) > 0 {}
+        _ = try systemCall("fsync", { fsync(target) })
+    }
+
+    /// `O_TMPFILE`, which C composes in a way that is not imported.
+    private static let temporaryFile = 0o20_000_000 | O_DIRECTORY
 }
 
 /// The state of a transfer, as it is known.

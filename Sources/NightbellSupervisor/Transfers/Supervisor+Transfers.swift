@@ -191,31 +191,44 @@ extension Supervisor {
                     $0.hasMore_p = !left.isEmpty
                 })
         } while !left.isEmpty
-        // Together with the last names: what it needs is known once it serves clients.
-        demands[demands.count - 1].moment = transferCare.isGoodMoment ? .good : .bad
-        demands[demands.count - 1].subscriptions = subscriptions(of: service.user)
-        return demands
+        demands[0].moment = transferCare.isGoodMoment ? .good : .bad
+        // Before the last names: what it needs is known once it serves clients.
+        let subscriptions = demandedSubscriptions(of: service.user).map { demand in
+            var demand = demand
+            demand.hasMore_p = true
+            return demand
+        }
+        return subscriptions + demands
     }
 
     // MARK: Issues
 
     /// The subscriptions of a user's clients, without those that were quit.
-    private func subscriptions(of user: UserID) -> WireTransferSubscriptions {
+    private func demandedSubscriptions(of user: UserID) -> [WireTransferDemand] {
         let subscribers = launches.declarations.values.filter { declaration in
             declaration.subscriber == user
                 && supervision.ownership(of: declaration.registration.identifier)?.isQuit != true
         }
-        return .with {
-            $0.subscriptions = subscribers.compactMap { declaration in
-                declaration.newsstand.map { subscription in
-                    .with {
-                        $0.client = declaration.registration.identifier.description
-                        $0.url = subscription.url.text
-                        $0.intervalS = UInt64(clamping: subscription.interval)
-                    }
+        var left = subscribers.compactMap { declaration in
+            declaration.newsstand.map { subscription in
+                WireTransferSubscription.with {
+                    $0.client = declaration.registration.identifier.description
+                    $0.url = subscription.url.text
+                    $0.intervalS = UInt64(clamping: subscription.interval)
                 }
-            }.sorted { $0.client < $1.client }
-        }
+            }
+        }.sorted { $0.client < $1.client }[...]
+        var demands: [WireTransferDemand] = []
+        repeat {
+            let part = left.prefix(TransferService.subscriptionsAtOnce)
+            left = left.dropFirst(part.count)
+            demands.append(
+                .with {
+                    $0.subscriptions.subscriptions = Array(part)
+                    $0.subscriptions.hasMore_p = !left.isEmpty
+                })
+        } while !left.isEmpty
+        return demands
     }
 
     /// The subscriptions of these users have changed, or are new.
@@ -229,7 +242,7 @@ extension Supervisor {
             if service.process == nil {
                 service.isWanted = true
             } else {
-                service.unsent.append(.with { $0.subscriptions = subscriptions(of: user) })
+                service.unsent += demandedSubscriptions(of: user)
             }
             transferCare.look(at: now)
         }

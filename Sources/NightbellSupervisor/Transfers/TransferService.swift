@@ -72,6 +72,8 @@ final class TransferService {
     static let sendingPause: Duration = .milliseconds(100)
     /// Names in a demand.
     static let namesAtOnce = 200
+    /// Subscriptions in a demand: the address of each has 8 KiB at most.
+    static let subscriptionsAtOnce = 7
 
     /// Listens for the clients of a user.
     init(

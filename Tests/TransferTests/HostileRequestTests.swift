@@ -1,0 +1,97 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import Testing
+import TransferClient
+import TransferWire
+
+/// Clients and servers that ask for too much: the other transfers of the user go on.
+@Suite("Requests and responses that would do harm", .timeLimit(.minutes(10)))
+struct HostileRequestTests {
+    /// A download by another client still works, by the same process.
+    private func checkOthers(_ process: TransferProcess, _ server: OddServer) throws {
+        let client = try process.open("others")
+        try client.add(server.address + "/good?seed=a&size=1000")
+        #expect(try client.nextResult().0.failure == .none)
+        #expect(waitpid(process.process.pid, nil, WNOHANG) == 0)
+    }
+
+    @Test(
+        "A connection with a name that the supervisor could not know ends",
+        arguments: [
+            ("not an identifier!", "s"), ("", "s"), ("a\u{0}b", "s"), ("test", "a\u{0}b"), ("test", ""),
+        ])
+    func names(client: String, session: String) throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        _ = try process.open()
+        let hostile = try TransferClient(path: process.socket)
+        #expect(throws: TransferClient.Ended.self) { try hostile.open(client: client, session) }
+        try checkOthers(process, server)
+    }
+
+    @Test("A tag with control characters is refused")
+    func tags() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        #expect(throws: TransferClient.Refused.self) {
+            try client.add(server.address + "/good?seed=a&size=1", tag: "t\u{0}one")
+        }
+        try checkOthers(process, server)
+    }
+
+    @Test("A response of any promised length to an upload ends the task")
+    func endlessResponse() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        try Nginx.write(randomBytes(1_000), to: process.directory.path + "/source")
+        let source = try OwnedDescriptor(opening: process.directory.path + "/source", O_RDONLY)
+        try client.add(server.address + "/endless", body: source.rawValue)
+        #expect(try client.nextResult().0.failure == .tooLarge)
+        try checkOthers(process, server)
+    }
+
+    @Test("A file of any size is refused if there is no room for it, also while others are copied")
+    func endlessFile() throws {
+        let server = try OddServer()
+        let process = try TransferProcess(["--disk-bytes", "10000000"])
+        let client = try process.open()
+        let path = process.directory.path + "/source"
+        try Nginx.write([1], to: path)
+        for size in [9_000_000, 1 << 43] {
+            try #require(truncate(path, size) == 0)
+            let source = try OwnedDescriptor(opening: path, O_RDONLY)
+            // Without waiting, so that the copies run at the same time.
+            let requests = try (0..<4).map { _ in
+                try client.send(descriptors: [source.rawValue]) {
+                    $0.add.task.kind = .upload
+                    $0.add.task.url = server.address + "/put?name=n"
+                }
+            }
+            let added = try requests.count { request in
+                do {
+                    _ = try client.answer(request)
+                    return true
+                } catch is TransferClient.Refused {
+                    return false
+                }
+            }
+            #expect(added == (size == 9_000_000 ? 1 : 0))
+            if added > 0 { try client.release(client.nextResult().0.task) }
+        }
+        try checkOthers(process, server)
+    }
+
+    @Test("Nothing but issues is in the session of issues")
+    func newsstand() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open("newsstand")
+        #expect(throws: TransferClient.Refused.self) {
+            try client.add(server.address + "/good?seed=a&size=1", tag: "issue")
+        }
+        try checkOthers(process, server)
+    }
+}
