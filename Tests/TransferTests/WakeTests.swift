@@ -112,6 +112,18 @@ struct WakeTests {
         try checkResults(client)
     }
 
+    @Test("A process that hangs when a client calls it is replaced")
+    func hanging() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try download(client, milliseconds: 400)
+        let process = try require(supervisor.transferProcess)
+        kill(process, SIGSTOP)
+        #expect(throws: Unexpected.self) { try client.command("transfer-tasks s") }
+        #expect(
+            eventually(within: 90_000) { supervisor.transferProcess.map { $0 != process } ?? false })
+        try checkResults(client)
+    }
+
     @Test("A result is kept on another file system, whole and under its name only")
     func otherFileSystem() throws {
         var template = Array("/dev/shm/nightbell-test-XXXXXX".utf8CString)

@@ -269,7 +269,14 @@ final class TransferLink: Sendable {
             }
             readOrWait(connection, slice)
         }
+        try askForProcess()
         throw NightbellError(.requestTimedOut, "the transfer process does not answer")
+    }
+
+    /// Has the supervisor look after the process, which it replaces if that hangs.
+    func askForProcess() throws(NightbellError) {
+        let name = TransferSession.observation(identifier)
+        _ = try session.request(.observe(name, .transfers(session: identifier)))
     }
 
     /// Reads if no other thread does, or waits for that one.

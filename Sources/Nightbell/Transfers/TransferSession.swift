@@ -61,7 +61,7 @@ public final class TransferSession: Sendable {
         client.session.transfers.withLock { $0[identifier] = WeakTransferLink(link) }
         do throws(NightbellError) {
             try link.awake { () throws(NightbellError) in
-                try client.observe(Self.observation(identifier), .transfers(session: identifier))
+                try link.askForProcess()
                 try link.start()
             }
             client.session.endAwaiting(identifier)
@@ -80,7 +80,7 @@ public final class TransferSession: Sendable {
     private static let longestIdentifier = 64 - observationPrefix.utf8.count
     private static let observationPrefix = "transfers:"
 
-    private static func observation(_ identifier: String) -> String { observationPrefix + identifier }
+    static func observation(_ identifier: String) -> String { observationPrefix + identifier }
 
     /// The identifier of the session that an observation is for.
     static func identifier(ofObservation name: String) -> String? {
