@@ -30,6 +30,8 @@ final class TestSupervisor: Sendable {
         configuration.settings = .quick
         // Tests connect first and say Hello later, which may take long on a busy machine.
         configuration.helloTimeout = .seconds(300)
+        // Without files of the kernel there: however busy the machine is, nothing waits for a better moment.
+        configuration.pressure.directory = directory
         configure(&configuration)
         self.configuration = configuration
         launched = Launched(by: configuration.socketPath)

@@ -56,8 +56,9 @@ final class Supervised {
             settings + [
                 "wakes.linger=50ms", "wakes.limit=1000", "suspension.retry=20ms", "launches.retry=50ms",
                 "keeper.crashLimit=1000", "keeper.crashPeriod=10ms", "memoryPressure.file=",
-                "stateDirectory=\(directory)/state", "monitor=off",
-                "launches.relaunches=200",
+                "stateDirectory=\(directory)/state", "monitor=off", "launches.relaunches=200",
+                // However busy the machine is, a moment counts as good.
+                "fetch.processorPressure=101", "fetch.memoryPressure=101",
             ]
         return try Child(
             product("nightbelld"),
