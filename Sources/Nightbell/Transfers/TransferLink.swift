@@ -269,7 +269,7 @@ final class TransferLink: Sendable {
             }
             readOrWait(connection, slice)
         }
-        try askForProcess()
+        try? askForProcess()
         throw NightbellError(.requestTimedOut, "the transfer process does not answer")
     }
 

@@ -94,8 +94,8 @@ public final class TransferSession: Sendable {
     ///
     /// - Parameters:
     ///   - address: of `http` or `https`.
-    ///   - name: the client's own name for the task, 1 to 255 bytes without control characters. As long as a task has it, another one is
-    ///     not added: that task is returned.
+    ///   - name: the client's own name for the task, 1 to 255 bytes without control characters. As long as a
+    ///     task has it, another one is not added: that task is returned.
     /// - Throws: ``NightbellError/Code/transferRefused``: the address, an option or the number of tasks.
     @discardableResult
     public func download(
