@@ -115,9 +115,11 @@ final class TransferConnection {
     }
 
     private func open(_ number: UInt64, _ open: WireTransferOpen) {
-        guard session == nil, TransferNames.isClient(open.client),
-            (1...TransferPacket.maximumNameBytes).contains(open.identifier.utf8.count),
-            TransferNames.isText(open.identifier)
+        let names = [open.client, open.identifier]
+        guard session == nil,
+            names.allSatisfy({
+                (1...TransferPacket.maximumNameBytes).contains($0.utf8.count) && TransferPacket.isName($0)
+            })
         else { return end() }
         let session = engine.openSession(client: open.client, identifier: open.identifier)
         self.session = session
@@ -139,7 +141,7 @@ final class TransferConnection {
         guard add.tag.utf8.count <= TransferPacket.maximumNameBytes else {
             return answer(number, refusal: "the tag is longer than \(TransferPacket.maximumNameBytes) bytes")
         }
-        guard TransferNames.isText(add.tag) else {
+        guard TransferPacket.isName(add.tag) else {
             return answer(number, refusal: "the tag has control characters")
         }
         guard engine.sessions[session]?.identifier != TransferEngine.newsstand else {

@@ -2,6 +2,8 @@ import EdgeTestSupport
 import Glibc
 import LinuxSystem
 import Testing
+import TransferClient
+import TransferWire
 
 /// A supervisor that wakes and launches clients when their transfers are finished.
 @Suite("Wakes by transfers", .timeLimit(.minutes(40)))
@@ -110,6 +112,20 @@ struct WakeTests {
             try eventually(within: 30_000) { try !supervisor.show(client.name).contains("transfers s\"]") })
         try client.tell("end mine")
         try checkResults(client)
+    }
+
+    @Test("A session of a client that there cannot be harms no other")
+    func impossibleName() throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try download(client, milliseconds: 60)
+        let process = try require(supervisor.transferProcess)
+        let path = "\(supervisor.directory.path)/run/transfers/\(Supervised.user)"
+        let hostile = try TransferClient(path: path)
+        try hostile.open(client: "not an identifier!", "s")
+        try hostile.add("\(server.address)/good?seed=x&size=10")
+        #expect(try hostile.nextResult().0.failure == .none)
+        try checkResults(client)
+        #expect(supervisor.transferProcess == process)
     }
 
     @Test("A process that hangs when a client calls it is replaced")

@@ -52,7 +52,7 @@ public final class TransferSession: Sendable {
             throw NightbellError(
                 .invalidArgument, "a session's identifier has 1 to \(Self.longestIdentifier) bytes")
         }
-        guard identifier.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
+        guard TransferPacket.isName(identifier) else {
             throw NightbellError(.invalidArgument, "a session's identifier has no control characters")
         }
         self.identifier = identifier

@@ -449,7 +449,9 @@ extension Supervisor {
     private func take(_ notice: WireTransferNotice, _ service: TransferService) -> Bool {
         switch notice.notice {
         case .end(let end):
-            guard let ended = EndedTransfers(end, of: service.user) else { return false }
+            // Any process of the user can open a session, also for a client that there cannot be.
+            guard let client = ClientIdentifier(end.client) else { return true }
+            guard let ended = EndedTransfers(end, of: service.user, client) else { return false }
             declareSubscriber(ended)
             feed(.fact(.transfers(ended)))
             FaultInjection.point("after transfers are reported")
@@ -484,10 +486,8 @@ extension Declaration {
 
 extension EndedTransfers {
     /// nil: a value is out of its range.
-    fileprivate init?(_ end: WireTransferEnd, of user: UserID) {
-        guard let client = ClientIdentifier(end.client), end.number > 0,
-            (1...Subject.longestPath).contains(end.session.utf8.count)
-        else { return nil }
+    fileprivate init?(_ end: WireTransferEnd, of user: UserID, _ client: ClientIdentifier) {
+        guard end.number > 0, (1...Subject.longestPath).contains(end.session.utf8.count) else { return nil }
         self.init(
             of: user, client, session: end.session, number: end.number, mayWait: end.isDiscretionary)
     }
