@@ -32,23 +32,13 @@ final class TerminalShell {
             posix_spawn_file_actions_adddup2(&actions, far.rawValue, descriptor)
         }
         posix_spawn_file_actions_addclose(&actions, theirs)
-        // A process group, so that all processes of the commands can be ended together.
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
         var variables = environment
         variables["PATH"] =
             URL(fileURLWithPath: Program.product("nightbell")).deletingLastPathComponent().path
             + ":/usr/bin:/bin"
-        let words = ["/bin/bash", "--norc", "--noprofile"]
-        let argv = words.map { strdup($0) } + [nil]
-        let envp = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for text in argv + envp { free(text) } }
-        var child: pid_t = 0
-        let code = posix_spawn(&child, "/bin/bash", &actions, &attributes, argv, envp)
-        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn /bin/bash") }
-        pid = child
+        // A process group, so that all processes of the commands can be ended together.
+        pid = try spawn(
+            "/bin/bash", ["--norc", "--noprofile"], environment: variables, &actions, leadsGroup: true)
     }
 
     /// Its processes get a moment to end by themselves: a supervisor thaws its clients.

@@ -3,7 +3,7 @@ import FoundationEssentials
 import Testing
 
 /// `scripts/demo --modes` without its build: a newsreader and a phone live through a day.
-@Suite("A day of the demo", .timeLimit(.minutes(10)))
+@Suite("A day of the demo", .timeLimit(.minutes(40)))
 struct DayTests {
     private struct Figures: Decodable {
         var events: Int

@@ -1,3 +1,4 @@
+import EdgeTestSupport
 import FoundationEssentials
 import Glibc
 import Nightbell
@@ -153,7 +154,7 @@ private final class SupervisorRun {
         ]
         let arguments: [String] =
             [
-                try programDirectory() + "/nightbelld", "--system", "--runtime-directory", "\(path)/run",
+                "--system", "--runtime-directory", "\(path)/run",
                 "--socket", socketPath, "--keep-alive-minimum-timeout", "2s",
             ] + settings.flatMap { ["--set", $0] }
         var actions = posix_spawn_file_actions_t()
@@ -163,12 +164,9 @@ private final class SupervisorRun {
             posix_spawn_file_actions_addopen(
                 &actions, descriptor, "\(path)/nightbelld.log", O_WRONLY | O_CREAT | O_APPEND, 0o644)
         }
-        var words = arguments.map { strdup($0) } + [nil]
         let search = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
-        var variables = [strdup("PATH=\(search)"), nil]
-        defer { for pointer in words + variables { free(pointer) } }
-        let code = posix_spawn(&id, arguments[0], &actions, nil, &words, &variables)
-        guard code == 0 else { throw Failure(text: "cannot start \(arguments[0]): \(code)") }
+        id = try spawn(
+            try programDirectory() + "/nightbelld", arguments, environment: ["PATH": search], &actions)
         let end = ContinuousClock.now + .seconds(30)
         while (try? Administration(socketPath: socketPath)) == nil {
             guard .now < end else { throw Failure(text: "the supervisor does not answer") }

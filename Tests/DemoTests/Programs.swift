@@ -1,3 +1,4 @@
+import EdgeTestSupport
 import FoundationEssentials
 import Glibc
 import LinuxSystem
@@ -35,16 +36,11 @@ final class DemoRun {
         posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO)
         let repository = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
         let scenario = "/\(repository)/scripts/sipp/caller.xml"
-        var words = ([program] + arguments + ["--scenario", scenario]).map { strdup($0) } + [nil]
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
-        let environment: [String] = ["PATH=\(path)", "TMPDIR=\(temporaryDirectory)"]
-        var variables = environment.map { strdup($0) } + [nil]
-        defer { for pointer in words + variables { free(pointer) } }
-        var id: pid_t = 0
-        let code = posix_spawn(&id, program, &actions, nil, &words, &variables)
-        close(ends[1])
-        guard code == 0 else { throw Failure(text: "cannot start \(program): \(code)") }
-        self.id = id
+        defer { close(ends[1]) }
+        id = try spawn(
+            program, arguments + ["--scenario", scenario],
+            environment: ["PATH": path, "TMPDIR": temporaryDirectory], &actions)
         output = ends[0]
     }
 

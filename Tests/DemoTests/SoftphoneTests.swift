@@ -1,3 +1,4 @@
+import EdgeTestSupport
 import Glibc
 import SIPKit
 import Testing
@@ -63,7 +64,7 @@ final class SoftphoneProcess {
     init(port: UInt16, transport: String, password: String, expires: Int) throws {
         let program = try programDirectory() + "/nightbell-softphone"
         let arguments: [String] = [
-            program, "--user", "alice", "--registrar", "127.0.0.1:\(port)", "--domain", "example.test",
+            "--user", "alice", "--registrar", "127.0.0.1:\(port)", "--domain", "example.test",
             "--transport", transport, "--expires", String(expires),
             "--supervisor-socket", "/nonexistent/nightbell.sock", "--report", "fd:3",
         ]
@@ -76,14 +77,8 @@ final class SoftphoneProcess {
         // By way of another number: dup2 to the same one would keep close-on-exec.
         posix_spawn_file_actions_adddup2(&actions, ends[1], 99)
         posix_spawn_file_actions_adddup2(&actions, 99, 3)
-        var words = arguments.map { strdup($0) } + [nil]
-        var variables = [strdup("SOFTPHONE_PASSWORD=\(password)"), nil]
-        defer { for pointer in words + variables { free(pointer) } }
-        var id: pid_t = 0
-        let code = posix_spawn(&id, program, &actions, nil, &words, &variables)
-        close(ends[1])
-        guard code == 0 else { throw Failure(text: "cannot start \(program): \(code)") }
-        self.id = id
+        defer { close(ends[1]) }
+        id = try spawn(program, arguments, environment: ["SOFTPHONE_PASSWORD": password], &actions)
         journal = ends[0]
     }
 

@@ -37,31 +37,12 @@ package final class Child {
         for (number, descriptor) in descriptors {
             posix_spawn_file_actions_adddup2(&actions, descriptor, number)
         }
-        var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
-        defer { for argument in argv { free(argument) } }
         // Of our environment only the variables by which a sanitizer ends a child with a finding.
-        let sanitizers = ["ASAN_OPTIONS", "TSAN_OPTIONS"].compactMap { name in
-            getenv(name).map { name + "=" + String(cString: $0) }
+        var variables = environment
+        for name in ["ASAN_OPTIONS", "TSAN_OPTIONS"] where variables[name] == nil {
+            variables[name] = getenv(name).map { String(cString: $0) }
         }
-        let variables = sanitizers + environment.map { "\($0.key)=\($0.value)" }
-        var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup($0) } + [nil]
-        defer { for variable in environment { free(variable) } }
-        // A shell that runs the tests in the background may make them ignore signals, and other tests block
-        // some.
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var all = sigset_t()
-        sigfillset(&all)
-        posix_spawnattr_setsigdefault(&attributes, &all)
-        var none = sigset_t()
-        sigemptyset(&none)
-        posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setflags(&attributes, CShort(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
-        var pid: pid_t = 0
-        let code = posix_spawn(&pid, program, &actions, &attributes, &argv, &environment)
-        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(program)") }
-        self.pid = pid
+        pid = try spawn(program, arguments, environment: variables, &actions)
     }
 
     /// An idle child with this many threads (one more, where a sanitizer has its own).

@@ -1,3 +1,4 @@
+import EdgeTestSupport
 import Foundation
 import Glibc
 
@@ -76,22 +77,9 @@ package final class Browser {
         }
         posix_spawn_file_actions_adddup2(&actions, commandEnd, 3)
         posix_spawn_file_actions_adddup2(&actions, replyEnd, 4)
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var none = sigset_t()
-        sigemptyset(&none)
-        posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setpgroup(&attributes, 0)
-        posix_spawnattr_setflags(&attributes, CShort(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
-        var argv: [UnsafeMutablePointer<CChar>?] = ([path] + arguments).map { strdup($0) } + [nil]
-        let variables = ["HOME=\(home)", "PATH=/usr/bin:/bin", "LANG=C.UTF-8"]
-        var environment: [UnsafeMutablePointer<CChar>?] = variables.map { strdup($0) } + [nil]
-        defer { for text in argv + environment { free(text) } }
-        var pid: pid_t = 0
-        let code = posix_spawn(&pid, path, &actions, &attributes, &argv, &environment)
-        guard code == 0 else { throw Failure(description: "\(path) does not start: \(code)") }
-        return pid
+        let environment = ["HOME": home, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"]
+        return try EdgeTestSupport.spawn(
+            path, arguments, environment: environment, &actions, leadsGroup: true)
     }
 
     /// Opens an address in a tab.

@@ -51,13 +51,7 @@ package final class Program {
         }
         if let errors { posix_spawn_file_actions_adddup2(&actions, errors, 2) }
         let path = name.hasPrefix("/") ? name : Self.product(name)
-        let argv = ([path] + arguments).map { strdup($0) } + [nil]
-        let variables = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for text in argv + variables { free(text) } }
-        var child: pid_t = 0
-        let code = posix_spawn(&child, path, &actions, nil, argv, variables)
-        guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(path)") }
-        pid = child
+        pid = try spawn(path, arguments, environment: environment, &actions)
     }
 
     deinit {

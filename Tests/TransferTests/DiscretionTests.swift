@@ -7,7 +7,7 @@ import TransferClient
 import TransferWire
 
 /// Transfers that can wait, and issues, which the process begins by itself.
-@Suite("Discretionary transfers and issues", .timeLimit(.minutes(10)))
+@Suite("Discretionary transfers and issues", .timeLimit(.minutes(40)))
 struct DiscretionTests {
     private let server: OddServer
 

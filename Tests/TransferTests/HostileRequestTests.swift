@@ -6,7 +6,7 @@ import TransferClient
 import TransferWire
 
 /// Clients and servers that ask for too much: the other transfers of the user go on.
-@Suite("Requests and responses that would do harm", .timeLimit(.minutes(10)))
+@Suite("Requests and responses that would do harm", .timeLimit(.minutes(40)))
 struct HostileRequestTests {
     /// A download by another client still works, by the same process.
     private func checkOthers(_ process: TransferProcess, _ server: OddServer) throws {

@@ -4,7 +4,7 @@ import LinuxSystem
 import Testing
 
 /// Issues that the supervisor has downloaded for clients that do not run.
-@Suite("Newsstand", .timeLimit(.minutes(20)))
+@Suite("Newsstand", .timeLimit(.minutes(40)))
 struct NewsstandTests {
     private let server: OddServer
     private static let name = "org.test.reader"

@@ -153,15 +153,8 @@ func spawn(
         posix_spawn_file_actions_adddup2(&actions, output, 1)
         posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0)
     }
-    var argv: [UnsafeMutablePointer<CChar>?] = command.map { strdup($0) } + [nil]
-    defer { for argument in argv { free(argument) } }
     let variables = environment.merging(["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"]) { own, _ in own }
-    var envp: [UnsafeMutablePointer<CChar>?] = variables.map { strdup("\($0.key)=\($0.value)") } + [nil]
-    defer { for variable in envp { free(variable) } }
-    var pid: pid_t = 0
-    let code = posix_spawn(&pid, command[0], &actions, nil, &argv, &envp)
-    guard code == 0 else { throw SystemError(code: code, call: "posix_spawn \(command[0])") }
-    return pid
+    return try EdgeTestSupport.spawn(command[0], Array(command.dropFirst()), environment: variables, &actions)
 }
 
 /// Runs a program to its end.
