@@ -1,7 +1,7 @@
 /// Deliberate mistakes that the simulator must find.
 ///
-/// They exist in debug builds only, which define `NIGHTBELL_MUTATIONS` (see Package.swift): a release build
-/// contains neither the checks nor the stored mutation.
+/// They exist in debug builds, which define `NIGHTBELL_MUTATIONS` (see Package.swift), and in the build of
+/// `scripts/simulate`. Any other release build contains neither the checks nor the stored mutation.
 package enum Mutation: String, Sendable, CaseIterable {
     /// Only the first of a client's sockets is watched while it sleeps.
     case armsOneSocket
@@ -274,7 +274,7 @@ extension Supervision {
         #if NIGHTBELL_MUTATIONS
             self.mutation = mutation
         #else
-            precondition(mutation == nil, "mutations are compiled into debug builds only")
+            precondition(mutation == nil, "this build has no mutations")
         #endif
     }
 

@@ -14,7 +14,8 @@ struct SimulationCommand: AsyncParsableCommand {
             step all invariants are checked. A failure prints its seed; a seed gives the same result on every \
             machine.
 
-            Exit status: 0 if all invariants held, or with --fetch all targets; 1 if one did not; 64 for wrong arguments.
+            Exit status: 0 if all invariants held, with --fetch all targets, or if with --mistakes each was found; 1 \
+            if not; 64 for wrong arguments.
             """)
 
     @Option(name: .customLong("seeds"), help: "The number of worlds; 1000 by default.")
@@ -52,6 +53,9 @@ struct SimulationCommand: AsyncParsableCommand {
     @Option(name: .customLong("days"), help: "With --fetch: the number of days; 14 by default.")
     var givenDays: Int?
 
+    @Flag(help: "Make each mistake in turn instead, and print the first world that finds it.")
+    var mistakes = false
+
     @Flag(help: "Print one JSON object at the end, and nothing else.")
     var json = false
 
@@ -60,7 +64,7 @@ struct SimulationCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "A mistake of the core to make (debug builds only).",
+            "A mistake of the core to make (debug builds, and that of scripts/simulate).",
             valueName: Mutation.areCompiledIn ? Mutation.allCases.map(\.rawValue).joined(separator: "|") : nil
         ))
     var mutation: Mutation?
@@ -87,8 +91,16 @@ struct SimulationCommand: AsyncParsableCommand {
         guard (givenClients ?? 1) > 0, (givenDays ?? 14) > FetchWorld.firstCounted else {
             throw ValidationError("--clients takes a number from 1 up, --days one from 4 up.")
         }
-        guard mutation == nil || Mutation.areCompiledIn else {
-            throw ValidationError("--mutation needs a debug build.")
+        let isAboutWorlds =
+            givenSeeds != nil || givenFirst != nil || seed != nil || trace || fetch || mutation != nil
+            || fault != nil
+        guard !mistakes || !isAboutWorlds else {
+            throw ValidationError("--mistakes takes --jobs and --json only.")
+        }
+        guard mutation == nil && !mistakes || Mutation.areCompiledIn else {
+            throw ValidationError(
+                "--mutation and --mistakes need a build with mistakes of the core: a debug build, or that of scripts/simulate."
+            )
         }
     }
 
@@ -97,6 +109,12 @@ struct SimulationCommand: AsyncParsableCommand {
             let report = FetchReport(seed: seed ?? 0, clients: givenClients ?? 200, days: givenDays ?? 14)
             try tell(json ? report.json.text : report.text)
             if !report.misses.isEmpty { throw ExitCode.failure }
+            return
+        }
+        if mistakes {
+            let report = await MistakeReport.make(jobs: jobs)
+            try tell(json ? report.json.text : report.text)
+            if !report.missed.isEmpty { throw ExitCode.failure }
             return
         }
         let start = ContinuousClock.now

@@ -4,6 +4,11 @@ package import NightbellCore
 /// network that goes down, and a supervisor that dies between two turns. `FetchWorld` measures how good the
 /// moments are; this finds mistakes.
 package struct FetchLife: Life {
+    package static let mutations: [Mutation] = [
+        .ignoresFetchInterval, .fetchesInForeground, .fetchesOffline, .suspendsWhileFetching,
+        .permitsEndlessFetches, .believesAnyFetch, .forgetsFetchers, .restoresWithoutFetches,
+    ]
+
     package var world: SmallWorld
     package private(set) var coverage = Coverage()
 

@@ -4,6 +4,11 @@ package import NightbellCore
 /// and are quit; clocks that are set; notification servers that come and go, and people that click; and a
 /// supervisor that dies, also between a showing and its report.
 package struct NotificationLife: Life {
+    package static let mutations: [Mutation] = [
+        .postsCancelledNotifications, .losesNotificationsWithoutServer, .showsInForeground,
+        .dropsSoonestNotifications, .ignoresClockChanges, .restoresWithoutNotifications,
+    ]
+
     package var world: SmallWorld
     package var coverage = Coverage()
 

@@ -4,6 +4,13 @@ package import NightbellCore
 /// transfers, fall asleep, crash and are quit; devices that come and go, sources that know nothing, and a
 /// supervisor that dies, also before it has told what it knows.
 package struct ObservationLife: Life {
+    package static let mutations: [Mutation] = [
+        .observesUndeclared, .observesInBackground, .tellsOtherObservers, .forgetsOccurrences,
+        .takesUnknownForAbsent, .forgetsObservers, .relaunchesQuitForAnything, .restoresWithoutObservations,
+        .restoresUnknownObservations, .repeatsTransfers, .forgetsTransfers,
+        .hurriesDiscretionaryTransfers, .holdsDiscretionaryTransfers,
+    ]
+
     package var world: SmallWorld
     package private(set) var coverage = Coverage()
 

@@ -4,6 +4,11 @@ package import NightbellCore
 /// quit; a push service with messages that come, are replaced and expire; power and networks that change; and a
 /// supervisor that dies.
 package struct PushLife: Life {
+    package static let mutations: [Mutation] = [
+        .repeatsPushes, .ignoresPushLimit, .ignoresUrgency, .suspendsDuringPushes, .permitsEndlessPushes,
+        .forgetsUnhandledPushes, .believesAnyPush,
+    ]
+
     package var world: SmallWorld
     package internal(set) var coverage = Coverage()
 

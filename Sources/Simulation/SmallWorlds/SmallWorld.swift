@@ -145,6 +145,9 @@ package struct SmallWorld {
 package protocol Life {
     var world: SmallWorld { get set }
 
+    /// The mistakes of the core that break its rules.
+    static var mutations: [Mutation] { get }
+
     /// - Parameter narrator: told each event and action.
     init(seed: UInt64, mutation: Mutation?, narrator: ((String) -> Void)?)
 
