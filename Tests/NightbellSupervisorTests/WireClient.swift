@@ -105,6 +105,7 @@ final class WireClient {
         while true {
             let message = try receive()
             if message.request == request, let body = message.body { return body }
+            try endIfRestarted(message)
             // An error that closes the connection may belong to no request.
             if case .error = message.body, message.request == 0 { notices.append(message); continue }
             notices.append(message)
@@ -136,6 +137,14 @@ final class WireClient {
 
     struct EndOfConnection: Error {}
 
+    /// Another worker counts as the end of the connection while this one waits for something: that would have to be
+    /// asked for again.
+    var endsWithWorker = false
+
+    private func endIfRestarted(_ message: WireSupervisorMessage) throws {
+        if endsWithWorker, case .supervisorRestarted = message.body { throw EndOfConnection() }
+    }
+
     /// The next notice for which `pick` returns a value; others before it are dropped.
     func notice<Result>(
         within milliseconds: Int32 = patience, _ pick: (WireSupervisorMessage.OneOf_Body) -> Result?
@@ -150,6 +159,7 @@ final class WireClient {
                 message = notices.removeFirst()
             }
             if let body = message.body, let result = pick(body) { return result }
+            try endIfRestarted(message)
         }
     }
 

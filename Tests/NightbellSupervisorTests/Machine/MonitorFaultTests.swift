@@ -47,10 +47,7 @@ import Testing
         try? monitor.report(network: address)
         let isTold = try eventually(within: 20_000) {
             try takeWakes()
-            if monitor.isStarted(within: 0) {
-                try monitor.start()
-                try? monitor.report(network: address)
-            }
+            try serve(monitor, address)
             return !wakes.isEmpty
         }
         #expect(isTold, "\(point), \(number): not told")
@@ -70,9 +67,11 @@ import Testing
         var last: (any Error)?
         for _ in 0..<3 {
             let client = try WireClient(path: daemon.socketPath)
+            client.endsWithWorker = true
             do {
                 try client.hello(Self.name, wantsNetworkChanges: true)
                 try client.enterBackground()
+                client.endsWithWorker = false
                 return client
             } catch {
                 last = error
@@ -81,15 +80,20 @@ import Testing
         throw TestFailure("no Hello: \(last.map { "\($0)" } ?? "")")
     }
 
+    /// Tells the network to a worker that asks for it.
+    private func serve(_ monitor: FakeMonitor, _ address: [UInt8]) throws {
+        if monitor.isStarted(within: 0) { try monitor.start() }
+        if let demand = try? monitor.nextDemand(within: 0), demand.sources.contains(.network) {
+            try? monitor.report(network: address)
+        }
+    }
+
     /// Waits until a worker knows the network.
     private func settle(
         _ monitor: FakeMonitor, _ daemon: DaemonProcess, _ address: () -> [UInt8]
     ) throws {
         let isKnown = try eventually(within: 20_000) {
-            if monitor.isStarted(within: 0) {
-                try monitor.start()
-                try? monitor.report(network: address())
-            }
+            try serve(monitor, address())
             return try ask(daemon) { try $0.status().sources.first { $0.name == "network" }?.isAvailable }
                 == true
         }
