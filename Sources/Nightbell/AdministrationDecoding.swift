@@ -27,6 +27,7 @@ extension SupervisorStatus {
         monitorProcessID = wire.monitorProcessID == 0 ? nil : Int32(clamping: wire.monitorProcessID)
         alarmProblem = wire.alarmProblem
         notRunning = wire.notRunning
+        notRunningUnnamed = Int(wire.notRunningUnnamed)
         pushSocket = wire.pushSocket
     }
 }

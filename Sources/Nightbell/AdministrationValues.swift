@@ -47,6 +47,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Identifiers of declared clients that do not run, and that only a request would launch: they were never
     /// started, have ended well, were quit or were given up. Sorted, at most 100.
     public var notRunning: [String]
+    /// How many more than those in `notRunning` there are.
+    public var notRunningUnnamed: Int
     /// Where clients reach the push service; empty: nowhere.
     public var pushSocket: String
 

@@ -4100,6 +4100,12 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._pushSocket = newValue}
   }
 
+  /// How many more than the 100 in not_running there are.
+  package var notRunningUnnamed: UInt32 {
+    get {_storage._notRunningUnnamed}
+    set {_uniqueStorage()._notRunningUnnamed = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   /// The sources of facts about the machine that clients need at present.
@@ -9658,7 +9664,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0\u{3}not_running_unnamed\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -9689,6 +9695,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _alarmProblem: String = String()
     var _notRunning: [String] = []
     var _pushSocket: String = String()
+    var _notRunningUnnamed: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -9727,6 +9734,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _alarmProblem = source._alarmProblem
       _notRunning = source._notRunning
       _pushSocket = source._pushSocket
+      _notRunningUnnamed = source._notRunningUnnamed
     }
   }
 
@@ -9773,6 +9781,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 44: try { try decoder.decodeSingularStringField(value: &_storage._alarmProblem) }()
         case 45: try { try decoder.decodeRepeatedStringField(value: &_storage._notRunning) }()
         case 46: try { try decoder.decodeSingularStringField(value: &_storage._pushSocket) }()
+        case 47: try { try decoder.decodeSingularUInt32Field(value: &_storage._notRunningUnnamed) }()
         default: break
         }
       }
@@ -9869,6 +9878,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._pushSocket.isEmpty {
         try visitor.visitSingularStringField(value: _storage._pushSocket, fieldNumber: 46)
       }
+      if _storage._notRunningUnnamed != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._notRunningUnnamed, fieldNumber: 47)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -9906,6 +9918,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._alarmProblem != rhs_storage._alarmProblem {return false}
         if _storage._notRunning != rhs_storage._notRunning {return false}
         if _storage._pushSocket != rhs_storage._pushSocket {return false}
+        if _storage._notRunningUnnamed != rhs_storage._notRunningUnnamed {return false}
         return true
       }
       if !storagesAreEqual {return false}

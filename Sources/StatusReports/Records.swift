@@ -39,7 +39,8 @@ extension SupervisorStatus {
                 }),
             "monitor_process_id": monitorProcessID.map { .integer(Int64($0)) } ?? .null,
             "alarm_problem": .string(alarmProblem),
-            "not_running": .array(notRunning.map(JSON.string)), "push_socket": .string(pushSocket),
+            "not_running": .array(notRunning.map(JSON.string)),
+            "not_running_unnamed": .integer(Int64(notRunningUnnamed)), "push_socket": .string(pushSocket),
         ]
     }
 }

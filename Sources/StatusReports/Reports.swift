@@ -67,7 +67,12 @@ package enum Report {
             facts.append(("alarm", "the machine does not wake for keep-alives: \(status.alarmProblem)"))
         }
         if !status.notRunning.isEmpty {
-            facts.append(("not running", status.notRunning.joined(separator: ", ")))
+            let others = status.notRunningUnnamed
+            facts.append(
+                (
+                    "not running",
+                    status.notRunning.joined(separator: ", ") + (others > 0 ? " and \(others) more" : "")
+                ))
         }
         facts += status.warnings.map { ("warning", $0) }
         var lines = aligned(facts, width: width, paint: paint)

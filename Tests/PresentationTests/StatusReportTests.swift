@@ -203,6 +203,9 @@ struct ReportTests {
         #expect(text("network") == "known" && text("power") == "unknown: there is no UPower")
         #expect(text("monitor") == "process 812")
         #expect(text("not running") == "org.example.bot, org.example.phone")
+        wire.notRunningUnnamed = 20
+        let more = Report.status(SupervisorStatus(wire), socketPath: "/s", width: nil)
+        #expect(more.contains { $0.hasSuffix(" org.example.bot, org.example.phone and 20 more") })
         #expect(text("alarm") == "the machine does not wake for keep-alives: \(wire.alarmProblem)")
     }
 

@@ -309,6 +309,7 @@ extension Supervisor {
         }
         status.pushSocket = configuration.pushSocket ?? ""
         status.notRunning = Array(absent.map { "\($0.identifier)" }.sorted().prefix(100))
+        status.notRunningUnnamed = UInt32(clamping: absent.count - status.notRunning.count)
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
     }
