@@ -30,9 +30,9 @@ package enum Mistake: Sendable, Hashable {
     private static let seedsOfLives = 0..<200 as Range<UInt64>
     private static let stepsOfLives = 400
 
-    private static let lives: [any Life.Type] = [
-        FetchLife.self, ObservationLife.self, PushLife.self, NotificationLife.self,
-    ]
+    private static var lives: [any Life.Type] {
+        [FetchLife.self, ObservationLife.self, PushLife.self, NotificationLife.self]
+    }
 
     /// Makes worlds with this mistake until one violates an invariant. nil: none does.
     package func find() -> Finding? {

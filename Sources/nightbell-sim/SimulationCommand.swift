@@ -26,8 +26,11 @@ struct SimulationCommand: AsyncParsableCommand {
     var givenFirst: UInt64?
     var first: UInt64 { givenFirst ?? 0 }
 
-    @Option(help: "The number of steps of each world; its end takes two more.")
-    var steps = 2_000
+    @Option(
+        name: .customLong("steps"),
+        help: "The number of steps of each world, 2000 by default; its end takes two more.")
+    var givenSteps: Int?
+    var steps: Int { givenSteps ?? 2_000 }
 
     @Option(help: "Run only the world of this seed.")
     var seed: UInt64?
@@ -41,8 +44,10 @@ struct SimulationCommand: AsyncParsableCommand {
     var givenJobs = 2
     var jobs: Int { min(givenJobs, max(1, sysconf(CInt(_SC_NPROCESSORS_ONLN)))) }
 
-    @Option(help: "Stop after this number of failed worlds.")
-    var failures = 5
+    @Option(
+        name: .customLong("failures"), help: "Stop after this number of failed worlds; 5 by default.")
+    var givenFailures: Int?
+    var failures: Int { givenFailures ?? 5 }
 
     @Flag(help: "Simulate the scheduler of fetches instead, for days of drawn habits.")
     var fetch = false
@@ -84,17 +89,16 @@ struct SimulationCommand: AsyncParsableCommand {
         guard fetch || (givenClients == nil && givenDays == nil) else {
             throw ValidationError("--clients and --days go with --fetch.")
         }
-        guard !fetch || (givenSeeds == nil && givenFirst == nil && !trace && mutation == nil && fault == nil)
-        else {
+        let isAboutWorlds =
+            givenSeeds != nil || givenFirst != nil || givenSteps != nil || givenFailures != nil || trace
+            || mutation != nil || fault != nil
+        guard !fetch || !isAboutWorlds else {
             throw ValidationError("--fetch takes --seed, --clients, --days and --json only.")
         }
         guard (givenClients ?? 1) > 0, (givenDays ?? 14) > FetchWorld.firstCounted else {
             throw ValidationError("--clients takes a number from 1 up, --days one from 4 up.")
         }
-        let isAboutWorlds =
-            givenSeeds != nil || givenFirst != nil || seed != nil || trace || fetch || mutation != nil
-            || fault != nil
-        guard !mistakes || !isAboutWorlds else {
+        guard !mistakes || !(isAboutWorlds || seed != nil || fetch) else {
             throw ValidationError("--mistakes takes --jobs and --json only.")
         }
         guard mutation == nil && !mistakes || Mutation.areCompiledIn else {

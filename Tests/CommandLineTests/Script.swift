@@ -1,9 +1,6 @@
 /// Python programs that know nothing of Nightbell. Each says when it is ready.
 enum Script {
-    /// Other tests in this process may block signals, which children inherit.
-    static let imports =
-        "import os, select, signal, socket, sys, threading, time\n"
-        + "signal.pthread_sigmask(signal.SIG_SETMASK, [])\n"
+    static let imports = "import os, select, signal, socket, sys, threading, time\n"
     static let ready = "print('ready', flush=True)\n"
 
     /// An echo server on a TCP port, which it prints, with an epoll set.

@@ -8,8 +8,7 @@ import Testing
 /// An echo server that knows nothing of Nightbell. It appends its port and its limit of open files to its
 /// output.
 private let echo = """
-    import ctypes, os, resource, select, signal, socket, sys
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    import ctypes, os, resource, select, socket, sys
     # As the kernel does for a program that changes its user: it lives on when its parent ends (PR_SET_PDEATHSIG).
     if "SPARED" in os.environ: ctypes.CDLL(None).prctl(1, 0)
     server = socket.create_server(("127.0.0.1", 0))

@@ -5,7 +5,7 @@ import Testing
 /// The rules of fetches in small worlds.
 @Suite("Fetches in small worlds")
 struct FetchLifeTests {
-    private static let seeds = 0..<60 as Range<UInt64>
+    private static let seeds = 0..<200 as Range<UInt64>
 
     @Test("They are clean, and everything happens in them")
     func clean() {

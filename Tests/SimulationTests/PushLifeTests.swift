@@ -5,7 +5,7 @@ import Testing
 /// The rules of pushes in small worlds.
 @Suite("Pushes in small worlds")
 struct PushLifeTests {
-    private static let seeds = 0..<60 as Range<UInt64>
+    private static let seeds = 0..<200 as Range<UInt64>
 
     @Test("They are clean, and everything happens in them")
     func clean() {

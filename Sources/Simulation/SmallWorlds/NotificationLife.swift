@@ -150,7 +150,6 @@ package struct NotificationLife: Life {
             trigger = .calendar(CalendarTime(secondOfDay: second), repeats: world.random.once(in: 2))
         }
         let content = NotificationContent(title: "\(requests.count)", payload: [UInt8(index)])
-        let request = requests.count
         requests.append(Request(client: index, identifier: identifier, trigger: trigger))
         say(.schedule(LocalNotification(identifier, content, trigger)), index)
     }
