@@ -31,7 +31,9 @@ struct RelaunchTests {
     func neverEnded() throws {
         let runDirectory = try RunDirectory.forTests()
         let phone = try phone("exec sleep 1000", runDirectory)
-        let said = message { try RelaunchRun.waitUntilEnded(phone, runDirectory, atMost: .milliseconds(100)) }
+        let said = message {
+            try DormantPhones.waitUntilEnded(phone, runDirectory, atMost: .milliseconds(100))
+        }
         #expect(said.contains("gave up waiting for phones to be ended"))
     }
 
@@ -39,10 +41,10 @@ struct RelaunchTests {
     func endedByItself() throws {
         let runDirectory = try RunDirectory.forTests()
         let failing = try phone("echo $WORD >&2; exit 3", runDirectory)
-        let said = message { try RelaunchRun.waitUntilEnded(failing, runDirectory, atMost: .seconds(20)) }
+        let said = message { try DormantPhones.waitUntilEnded(failing, runDirectory, atMost: .seconds(20)) }
         #expect(said.contains("status 3") && said.contains("a word"))
         let killed = try phone("kill -9 $$", runDirectory)
-        try RelaunchRun.waitUntilEnded(killed, runDirectory, atMost: .seconds(20))
+        try DormantPhones.waitUntilEnded(killed, runDirectory, atMost: .seconds(20))
     }
 
     @Test("scripts/build-phone builds a phone without shared libraries")

@@ -86,6 +86,34 @@ struct RunTests {
         expectNumbers(told, "late", "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
     }
 
+    @Test("gateway")
+    func gateway() throws {
+        let told = try run(
+            "gateway --clients 20 --sleepers 6 --rate 50 --garbage 200 --seconds 1 --suspend \(Self.method)")
+        #expect(told.number("clients") == 26)
+        #expect(told.number("lost") == 0)
+        #expect(try #require(told.number("garbage_answered_per_second")) > 0)
+        let phases = try #require(told.json["phases"] as? [[String: Any]])
+        #expect(phases.compactMap { $0["name"] as? String } == ["quiet", "busy", "slow_browsers", "garbage"])
+        for phase in phases { #expect(try #require(phase["p99_us"] as? Double) > 0, "\(phase)") }
+        expectNumbers(told, "ratio.garbage_p99", "ratio.garbage_p99_over_busy", "ratio.slow_browsers_p99")
+        guard access("/usr/bin/chromium", X_OK) == 0 else { return }
+        for name in ["first_paint_ms.max", "clients_shown_ms.max", "wake_shown_ms.max", "gateway_cpu_share"] {
+            #expect(try #require(told.number(name), "\(name)") > 0)
+        }
+        #expect(try #require(told.number("wakes_per_second")) > 10)
+    }
+
+    @Test("gateway without a browser tells nothing of the dashboard")
+    func gatewayWithoutBrowser() throws {
+        let told = try run(
+            "gateway --clients 2 --sleepers 2 --garbage 50 --seconds 1 --browser /nothing --suspend \(Self.method)"
+        )
+        #expect(told.number("lost") == 0 && told.number("clients_shown_ms.max") == nil)
+        #expect(told.json["gateway_cpu_share"] is NSNull)
+        #expect(told.text.contains("there is no browser"))
+    }
+
     @Test("wake", arguments: ["unix", "tcp", "udp"])
     func wake(transport: String) throws {
         let method = transport == "tcp" ? "signal" : Self.method

@@ -12,6 +12,11 @@ struct HostileResults {
         /// Lines that the supervisor logged meanwhile.
         var logLines = 0
 
+        /// - Parameter latency: in nanoseconds; nil: the wake was lost.
+        mutating func note(_ latency: Int64?) {
+            if let latency { latencies.record(nanoseconds: latency) } else { lost += 1 }
+        }
+
         var line: String {
             let times = [latencies.percentile(50), latencies.percentile(99), latencies.maximum]
             let text = times.map { figure($0) }.joined(separator: ", ")

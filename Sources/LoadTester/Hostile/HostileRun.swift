@@ -65,7 +65,7 @@ struct HostileRun {
         while monotonicNow() < end {
             // Those with an even number have no keep-alive.
             let index = 2 * Int.random(in: 0..<settings.clients / 2, using: &random)
-            try call(index, population, &phase, &random)
+            phase.note(try population.callAlone(index, patience: Self.patience, &random))
             for attacker in attackers { try attacker.requireRunning() }
         }
         phase.late = max(0, lateRuns(population) - lateBefore)
@@ -83,24 +83,6 @@ struct HostileRun {
                 HostileProcess.arguments(
                     kind, supervisorSocket: supervisor.socketPath, user: user, number: number),
                 descriptors: [])
-        }
-    }
-
-    private func call(
-        _ index: Int, _ population: SupervisedPopulation, _ phase: inout HostileResults.Phase,
-        _ random: inout SplitMix64
-    ) throws {
-        try population.waitUntilAsleep(index)
-        try pause(nanoseconds: 500_000 + Int64(min(random.exponential(perSecond: 500), 0.02) * 1e9))
-        let slot = population.sharedMemory[index]
-        let before = slot.received
-        try population.callers.call(index)
-        do {
-            try wait(for: "a packet", atMost: Self.patience, firstPause: 1_000_000) { slot.received > before }
-            phase.latencies.record(nanoseconds: slot.latency)
-        } catch LoadError.timedOut {
-            try population.requireAlive(index)
-            phase.lost += 1
         }
     }
 

@@ -24,9 +24,7 @@ final class PushRun {
     private let sharedMemory: PushSharedMemory
     private let supervisor: PrivateSupervisor
     private let senders: PushSenders
-    private let port: UInt16
-    private let pushSocket: String
-    private var gateway: ChildProcess?
+    private let gateway: GatewayProcess
     private var random: SplitMix64
     private var results: PushResults
     /// When each was answered with 201.
@@ -45,9 +43,8 @@ final class PushRun {
         results = PushResults(settings: settings)
         acceptedAt = Array(repeating: nil, count: settings.pushes)
         sharedMemory = try PushSharedMemory(clients: settings.clients, pushes: settings.pushes)
-        port = UInt16.random(in: 20_000...30_000)
-        senders = PushSenders(port: port, count: Self.connections)
-        pushSocket = runDirectory.path + "/push.sock"
+        gateway = GatewayProcess(runDirectory)
+        senders = PushSenders(port: gateway.port, count: Self.connections)
         supervisor = try PrivateSupervisor(
             runDirectory,
             .init(
@@ -55,7 +52,7 @@ final class PushRun {
                 extra: [
                     "keeper.crashLimit=1000000", "launches.relaunches=255", "launches.retry=10ms",
                     "launches.retryMaximum=50ms", "memoryPressure.file=", "monitor=off", "logLevel=error",
-                    "quotas.observationsPerUser=100000", "gateway.pushSocket=\(pushSocket)",
+                    "quotas.observationsPerUser=100000", "gateway.pushSocket=\(gateway.pushSocket)",
                     // Each message is to be told at once.
                     "push.perHour=3600", "push.retry=100ms",
                 ]))
@@ -63,7 +60,7 @@ final class PushRun {
 
     func run() throws -> PushResults {
         let pipe = try Pipe()
-        try startGateway()
+        try gateway.start(supervisor)
         runDirectory.progress.say("waiting for \(settings.clients) clients to sleep")
         let starter = try runDirectory.start(
             .pushClients,
@@ -81,31 +78,11 @@ final class PushRun {
         results.nanoseconds = monotonicNow() - start
         judge()
         runDirectory.end(starter)
-        if let gateway { runDirectory.end(gateway) }
+        gateway.end()
         supervisor.end()
         results.machine.finish()
         withExtendedLifetime(pipe) {}
         return results
-    }
-
-    private func startGateway() throws {
-        let directory = runDirectory.path + "/pushes"
-        _ = mkdir(directory, 0o700)
-        gateway = try runDirectory.start(
-            "nightbell-gateway",
-            [
-                "--listen", "\(port)", "--tokens", directory + "/tokens", "--socket", supervisor.socketPath,
-                "--push", directory, "--push-socket", pushSocket,
-            ])
-        let isThere = pushSocket
-        try wait(for: "the gateway", atMost: .seconds(60)) {
-            do throws(SystemError) {
-                _ = try SeqPacketSocket.connect(path: isThere)
-                return true
-            } catch {
-                return false
-            }
-        }
     }
 
     // MARK: Sending
@@ -164,11 +141,8 @@ final class PushRun {
         let victim = Victim.allCases[results.kills % Victim.allCases.count]
         switch victim {
         case .gateway:
-            guard let gateway else { return }
-            // Its guardian has become the gateway.
-            Glibc.kill(gateway.id, SIGKILL)
-            runDirectory.end(gateway)
-            try startGateway()
+            gateway.kill()
+            try gateway.start(supervisor)
         case .worker:
             guard let worker = try? supervisor.status().processID else { return }
             Glibc.kill(worker, SIGKILL)

@@ -32,7 +32,7 @@ final class PushSenders {
     /// False: all connections are in use, or the gateway is not there.
     func send(_ push: Int, to path: String) -> Bool {
         guard let connection = connections.first(where: { $0.push == nil }) else { return false }
-        if connection.socket == nil { connection.socket = try? connect() }
+        if connection.socket == nil { connection.socket = try? connectToLoopback(port) }
         guard let socket = connection.socket?.rawValue else { return false }
         let body = "\(push)"
         let request = """
@@ -84,23 +84,5 @@ final class PushSenders {
         guard text[end.upperBound...].utf8.count >= length ?? 0 else { return nil }
         let status = lines.first.flatMap { Int($0.split(separator: " ")[1]) } ?? 0
         return status == 201 ? .accepted : .refused(status)
-    }
-
-    private func connect() throws -> OwnedDescriptor {
-        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        let socket = OwnedDescriptor(adopting: try systemCall("socket") { Glibc.socket(AF_INET, type, 0) })
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let rawValue = socket.rawValue
-        _ = try systemCall("connect") {
-            withUnsafePointer(to: &address) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    Glibc.connect(rawValue, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
-        }
-        return socket
     }
 }

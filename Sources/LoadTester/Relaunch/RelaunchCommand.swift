@@ -35,7 +35,7 @@ package struct RelaunchCommand: ParsableCommand {
     }
 
     package func run() throws {
-        let runDirectory = try common.runDirectory(.dormant(clients, running: RelaunchRun.mostAtOnce))
+        let runDirectory = try common.runDirectory(.dormant(clients, running: DormantPhones.mostAtOnce))
         let settings = RelaunchRun.Settings(
             suspension: suspend, clients: clients, firstClients: firstClients, calls: calls, rounds: rounds,
             seed: common.seed, hasOwnEnvironments: ownEnvironments)

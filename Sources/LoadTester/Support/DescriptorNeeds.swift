@@ -124,6 +124,18 @@ package struct DescriptorNeeds: Sendable {
         return needs
     }
 
+    /// Clients with a socket and no process, and sleepers.
+    package static func watched(
+        _ clients: Int, sleepers: Int, _ suspension: SuspensionMethod
+    ) -> DescriptorNeeds {
+        var needs = DescriptorNeeds()
+        needs.add(loadTester, (suspension == .cgroup ? sleepers : 0) + GatewayRun.slowBrowsers)
+        needs.peerSockets = clients + sleepers
+        needs.addSupervisor(
+            sockets: clients + sleepers, clients: sleepers + min(clients, DormantPhones.mostAtOnce))
+        return needs
+    }
+
     /// Clients of two chat servers, and then of a third. Quiet clients are spread over as many processes as
     /// are needed.
     package static func chatting(_ connections: Int, active: Int) -> DescriptorNeeds {

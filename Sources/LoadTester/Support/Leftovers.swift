@@ -1,3 +1,4 @@
+import CFloors
 import Glibc
 import LinuxSystem
 

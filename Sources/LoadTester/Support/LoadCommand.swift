@@ -21,7 +21,7 @@ package struct LoadCommand: ParsableCommand {
             WakeCommand.self, StormCommand.self, ParkCommand.self, AdoptCommand.self, KeepAliveCommand.self,
             CallsCommand.self, SoakCommand.self, ChaosCommand.self, RelaunchCommand.self, OffloadCommand.self,
             ChatCommand.self, HostileCommand.self, UnmodifiedCommand.self, TransferCommand.self,
-            PushCommand.self, TortureCommand.self,
+            PushCommand.self, GatewayCommand.self, TortureCommand.self,
         ])
 
     package init() {}

@@ -1,6 +1,7 @@
 import CFloors
 import Glibc
 import LinuxSystem
+import Simulation
 
 /// Sleepers of one kind: the supervisor's or the floor's.
 protocol Population: AnyObject {
@@ -104,6 +105,26 @@ final class SupervisedPopulation: Population {
     }
 
     func name(of index: Int) -> String { "sleeper \(index)" }
+
+    /// Calls a sleeper at a random moment while it is asleep.
+    ///
+    /// - Returns: the time from the packet to the first byte that it read, in nanoseconds; nil: it read nothing.
+    func callAlone(
+        _ index: Int, patience: Duration, _ random: inout SplitMix64
+    ) throws -> Int64? {
+        try waitUntilAsleep(index)
+        try pause(nanoseconds: 500_000 + Int64(min(random.exponential(perSecond: 500), 0.02) * 1e9))
+        let slot = sharedMemory[index]
+        let before = slot.received
+        try callers.call(index)
+        do {
+            try wait(for: "a packet", atMost: patience, firstPause: 1_000_000) { slot.received > before }
+            return slot.latency
+        } catch LoadError.timedOut {
+            try requireAlive(index)
+            return nil
+        }
+    }
 }
 
 /// The floor's sleepers, which the harness puts to sleep itself: suspending is not measured.

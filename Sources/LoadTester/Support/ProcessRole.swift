@@ -21,6 +21,7 @@ package enum ProcessRole: String, CaseIterable {
     case hostile = "role-hostile"
     case transferClient = "role-transfer-client"
     case pushClients = "role-push-clients"
+    case strangers = "role-strangers"
 
     /// Runs a role and exits if the arguments name one; returns otherwise.
     package static func runIfRequested(_ arguments: [String]) {
@@ -52,6 +53,9 @@ package enum ProcessRole: String, CaseIterable {
             case .hostile: try HostileProcess(rest).run()
             case .transferClient: try TransferClientMain(rest).run()
             case .pushClients: try PushClients(rest).run()
+            case .strangers:
+                var strangers = try Strangers(rest)
+                try strangers.run()
             }
             exit(0)
         } catch {

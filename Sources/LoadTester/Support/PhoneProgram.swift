@@ -2,6 +2,8 @@ import Glibc
 
 /// The program of the phones, which the supervisor and the floor start for each call.
 enum PhoneProgram {
+    static func path(_ runDirectory: RunDirectory) -> String { "\(runDirectory.programs)/nightbell-phone" }
+
     /// `PT_INTERP` of elf(5), which names the loader of shared libraries.
     private static let interpreter: UInt32 = 3
 
