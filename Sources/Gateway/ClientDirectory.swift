@@ -1,3 +1,4 @@
+import LinuxSystem
 import Nightbell
 
 /// All clients and the supervisor's status, as they were a short time ago: however many ask, the supervisor
@@ -8,6 +9,8 @@ actor ClientDirectory {
         /// Sorted by their identifiers.
         let clients: [ClientInfo]
         let takenAt: ContinuousClock.Instant
+        /// The same moment by the clock of events: earlier ones are in it, later ones may be.
+        let takenAtUnixNanoseconds: UInt64
 
         /// In milliseconds. Events since then may have changed what is in it.
         var age: Int64 { Int64(takenAt.duration(to: .now) / .milliseconds(1)) }
@@ -36,6 +39,7 @@ actor ClientDirectory {
 
     private func read() async -> Result<Snapshot, APIError> {
         let began = ContinuousClock.now
+        let beganUnix = WallClock.now()
         defer { refresh = nil }
         do throws(APIError) {
             let (status, clients) = try await link.ask(isFree: true) {
@@ -44,7 +48,8 @@ actor ClientDirectory {
             }
             let now = ContinuousClock.now
             let snapshot = Snapshot(
-                status: status, clients: clients.sorted { $0.identifier < $1.identifier }, takenAt: began)
+                status: status, clients: clients.sorted { $0.identifier < $1.identifier }, takenAt: began,
+                takenAtUnixNanoseconds: beganUnix)
             validUntil = now + max(limits.listAge, began.duration(to: now) * Self.share)
             latest = snapshot
             return .success(snapshot)

@@ -64,6 +64,7 @@ struct ListQuery {
         return [
             "clients": .array(page.map { $0.json(detailed: false) }), "total": .integer(Int64(total)),
             "next": next.map(JSON.string) ?? .null, "age_ms": .integer(snapshot.age),
+            "as_of_unix_ns": .unsigned(snapshot.takenAtUnixNanoseconds),
         ]
     }
 }

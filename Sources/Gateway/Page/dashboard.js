@@ -142,15 +142,20 @@ async function load() {
         if ($("state").value) query.set("state", $("state").value);
         const [status, list] = await Promise.all(
             [ask("/v1/status"), ask(`/v1/clients?${query}`)].map(async (response) => (await response).json()));
-        // The list may be older than events that were received since.
-        const asOf = Date.now() - list.age_ms;
+        const takenAt = Date.now() - list.age_ms;
         const known = clients;
+        listed = list.as_of_unix_ns;
         clients = new Map(list.clients.map((client) => {
-            const { changedAt, state, since } = known.get(client.identifier) ?? {};
-            const shown = { ...client, since: asOf - client.in_state_ms, lastWake: wakes.get(client.identifier) };
-            return [client.identifier, changedAt >= asOf ? { ...shown, state, since, changedAt, state_detail: "" } : shown];
+            const shown = { ...client, since: takenAt - client.in_state_ms, lastWake: wakes.get(client.identifier) };
+            const before = known.get(client.identifier);
+            // The list may be older than events that were received since.
+            if (before?.notedAt > listed) {
+                const { notedAt, state, since, counters } = before;
+                Object.assign(shown, { notedAt, state, since, counters, state_detail: "" });
+            }
+            return [client.identifier, shown];
         }));
-        isStale ||= notedAt >= asOf;
+        isStale ||= notedAt > listed;
         total = list.total;
         showTotals(status);
         showClients();
@@ -169,7 +174,9 @@ async function load() {
 // Why clients were last woken; of the latest ones only.
 const wakes = new Map();
 let waiting = [];
+// The time of the latest event, and of the list, by the clock of the supervisor's machine.
 let notedAt = 0;
+let listed = 0;
 
 function note(event) {
     if (event.kind === "wake") {
@@ -178,7 +185,9 @@ function note(event) {
         if (wakes.size > 5000) wakes.delete(wakes.keys().next().value);
     }
     const client = clients.get(event.identifier);
-    if (client) {
+    // What was before the list is in it.
+    if (client && event.at_unix_ns > listed) {
+        client.notedAt = event.at_unix_ns;
         if (event.kind === "wake") {
             client.lastWake = event.detail;
             client.counters.wakes = (client.counters.wakes ?? 0) + 1;
@@ -186,13 +195,12 @@ function note(event) {
         if (event.state !== client.state && event.state !== "unknown") {
             client.state = event.state;
             client.since = event.at_unix_ns / 1e6;
-            client.changedAt = Date.now();
             client.state_detail = "";
         }
     }
     waiting.push(event);
     if (waiting.length > shownEvents) waiting.shift();
-    notedAt = Date.now();
+    notedAt = Math.max(notedAt, event.at_unix_ns);
     isStale = true;
 }
 
