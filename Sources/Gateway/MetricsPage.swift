@@ -43,17 +43,7 @@ struct MetricsPage: Sendable {
         for (name, count) in status.counters.named where name.hasPrefix("wakes_") {
             page.sample("nightbell_wakes_total", Double(count), [("reason", String(name.dropFirst(6)))])
         }
-        page.family(
-            "nightbell_wakes_avoided_total", .counter,
-            "Wakes that clients were spared because the supervisor handled pings for them.")
-        page.sample("nightbell_wakes_avoided_total", Double(status.offload.wakesAvoided))
-        page.family("nightbell_pings_total", .counter, "Pings and noise handled for sleeping clients.")
-        for (kind, count) in [
-            ("sent", status.offload.sent), ("confirmed", status.offload.confirmed),
-            ("answered", status.offload.answered), ("absorbed", status.offload.absorbed),
-        ] {
-            page.sample("nightbell_pings_total", Double(count), [("kind", kind)])
-        }
+        addOffload(status.offloadByProfile.sorted { $0.key < $1.key }, to: &page)
         page.family("nightbell_suspensions_total", .counter, "Suspensions of clients.")
         page.sample("nightbell_suspensions_total", Double(status.counters["suspensions"]))
         page.family("nightbell_launches_total", .counter, "Programs that the supervisor has started.")
@@ -74,6 +64,36 @@ struct MetricsPage: Sendable {
         page.sample("nightbell_descriptors_limit", Double(status.descriptorsLimit))
         page.family("nightbell_memory_bytes", .gauge, "Resident memory of the supervisor's worker.")
         page.sample("nightbell_memory_bytes", Double(status.memoryBytes))
+        page.family(
+            "nightbell_memory_reclaimed_bytes_total", .counter,
+            "Memory of sleeping clients that was written to swap, or that they had when they were ended because memory was short."
+        )
+        page.sample("nightbell_memory_reclaimed_bytes_total", Double(status.memoryReclaimedBytes))
+    }
+
+    private func addOffload(
+        _ profiles: [(key: String, value: OffloadCounters)], to page: inout Exposition
+    ) {
+        page.family(
+            "nightbell_wakes_avoided_total", .counter,
+            "Wakes that clients were spared: one for each ping that was sent for them, and one for each time there was only noise to read."
+        )
+        for (profile, counters) in profiles {
+            let ofNoise = counters.wakesAvoided - counters.sent
+            for (kind, count) in [("ping", counters.sent), ("noise", ofNoise)] {
+                page.sample(
+                    "nightbell_wakes_avoided_total", Double(count), [("profile", profile), ("kind", kind)])
+            }
+        }
+        page.family("nightbell_pings_total", .counter, "Pings and noise handled for sleeping clients.")
+        for (profile, counters) in profiles {
+            for (kind, count) in [
+                ("sent", counters.sent), ("confirmed", counters.confirmed), ("answered", counters.answered),
+                ("absorbed", counters.absorbed),
+            ] {
+                page.sample("nightbell_pings_total", Double(count), [("profile", profile), ("kind", kind)])
+            }
+        }
     }
 
     private func add(_ clients: [ClientInfo], named: Bool, to page: inout Exposition) {

@@ -39,20 +39,20 @@ package final class SharedStateTable {
     /// Single numbers for each thing with a mark, for the few that need more than the mark.
     package static let wideCount = 11
     /// Single numbers of the table as a whole.
-    package static let generalCount = 40
+    package static let generalCount = 112
 
     private static let farCount = 29
-    private static let headerWords = 72
+    private static let headerWords = 144
     /// The slot of the record that waits in the header, plus one; 0: none.
     private static let begunIndex = 3
     private static let generalStart = 8
-    private static let begunStart = 48
+    private static let begunStart = 120
     /// A record's presence, its words, and its near numbers.
     private static let nearWords = 1 + Words.count + nearCount
     private static let isThere: UInt64 = 1
     private static let hasFar: UInt64 = 2
     /// "nightbell ledger", and the version of its layout in the last byte.
-    private static let magic: UInt64 = 0x6e62_6c65_6467_6505
+    private static let magic: UInt64 = 0x6e62_6c65_6467_6506
 
     package let shape: Shape
     private let words: UnsafeMutablePointer<UInt64>

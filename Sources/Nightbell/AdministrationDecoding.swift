@@ -16,6 +16,8 @@ extension SupervisorStatus {
         launchBudget = .milliseconds(Int64(clamping: wire.launchBudgetMs))
         counters = SupervisionCounters(wire.counters)
         offload = OffloadCounters(wire.offload)
+        offloadByProfile = wire.offloadByProfile.mapValues(OffloadCounters.init)
+        memoryReclaimedBytes = wire.memoryReclaimedBytes
         users = wire.users.map(User.init)
         descriptorsOpen = Int(clamping: wire.descriptorsOpen)
         descriptorsLimit = Int(clamping: wire.descriptorsLimit)

@@ -23,6 +23,11 @@ public struct SupervisorStatus: Sendable, Hashable {
     public var counters: SupervisionCounters
     /// Keep-alives handled for sleeping clients with sockets that have a profile.
     public var offload: OffloadCounters
+    /// Those of each profile, by its name, such as `irc`. Profiles without any may be missing.
+    public var offloadByProfile: [String: OffloadCounters]
+    /// Memory of sleeping clients that was written to swap, and that of clients that were ended because memory
+    /// was short, in bytes, since the supervisor's worker was started.
+    public var memoryReclaimedBytes: UInt64
     public var users: [User]
     public var descriptorsOpen: Int
     public var descriptorsLimit: Int

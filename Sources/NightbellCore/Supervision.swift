@@ -61,6 +61,8 @@ package struct Supervision: Sendable, Equatable {
     var inherited: [ClientID: InheritedRequests] = [:]
     /// The totals of the counters of clients that are gone.
     var goneCounters = Counters()
+    /// The memory of clients that were ended because it was short.
+    package internal(set) var bytesOfEnded: UInt64 = 0
     #if NIGHTBELL_MUTATIONS
         var mutation: Mutation?
     #endif

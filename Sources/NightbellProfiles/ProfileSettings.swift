@@ -48,17 +48,20 @@ package enum ProfileSettings: Sendable {
     }
 
     /// The usual name of the protocol.
-    package var name: String {
+    package var name: String { profileName.rawValue }
+
+    /// A pattern by lines has become one of bytes.
+    package var profileName: ProfileName {
         switch self {
-        case .sip: "sip"
-        case .stun: "stun"
-        case .xmpp: "xmpp"
-        case .webSocket: "websocket"
-        case .mqtt: "mqtt"
-        case .irc: "irc"
-        case .imap: "imap"
-        case .pattern: "bytes"
-        case .tcp: "tcp"
+        case .sip: .sip
+        case .stun: .stun
+        case .xmpp: .xmpp
+        case .webSocket: .webSocket
+        case .mqtt: .mqtt
+        case .irc: .irc
+        case .imap: .imap
+        case .pattern: .bytes
+        case .tcp: .tcp
         }
     }
 }
@@ -68,6 +71,22 @@ package enum ProfileName: String, Sendable, CaseIterable {
     case sip, stun, xmpp
     case webSocket = "websocket"
     case mqtt, irc, imap, line, bytes, tcp
+
+    /// Its number in `OffloadTotals`. Numbers outlive a worker: a new name gets one that none had before.
+    package var number: UInt8 {
+        switch self {
+        case .sip: 0
+        case .stun: 1
+        case .xmpp: 2
+        case .webSocket: 3
+        case .mqtt: 4
+        case .irc: 5
+        case .imap: 6
+        case .line: 7
+        case .bytes: 8
+        case .tcp: 9
+        }
+    }
 
     package var transports: [Transport] {
         switch self {

@@ -4064,6 +4064,19 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
   /// Clears the value of `offload`. Subsequent reads from it will return its default value.
   package mutating func clearOffload() {_uniqueStorage()._offload = nil}
 
+  /// those of a profile, by its name; without zeros
+  package var offloadByProfile: Dictionary<String,WireOffloadCounters> {
+    get {_storage._offloadByProfile}
+    set {_uniqueStorage()._offloadByProfile = newValue}
+  }
+
+  /// Memory of sleeping clients that was written to swap, and that of clients that were ended because memory was short,
+  /// since the worker was started.
+  package var memoryReclaimedBytes: UInt64 {
+    get {_storage._memoryReclaimedBytes}
+    set {_uniqueStorage()._memoryReclaimedBytes = newValue}
+  }
+
   /// problems of the supervisor, as text; for root and its own user only
   package var warnings: [String] {
     get {_storage._warnings}
@@ -9664,7 +9677,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0\u{3}not_running_unnamed\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0\u{3}not_running_unnamed\0\u{4}\u{3}offload_by_profile\0\u{3}memory_reclaimed_bytes\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -9689,6 +9702,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _programNumber: UInt64 = 0
     var _launchBudgetMs: UInt64 = 0
     var _offload: WireOffloadCounters? = nil
+    var _offloadByProfile: Dictionary<String,WireOffloadCounters> = [:]
+    var _memoryReclaimedBytes: UInt64 = 0
     var _warnings: [String] = []
     var _sources: [WireSupervisorStatus.Source] = []
     var _monitorProcessID: UInt32 = 0
@@ -9728,6 +9743,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _programNumber = source._programNumber
       _launchBudgetMs = source._launchBudgetMs
       _offload = source._offload
+      _offloadByProfile = source._offloadByProfile
+      _memoryReclaimedBytes = source._memoryReclaimedBytes
       _warnings = source._warnings
       _sources = source._sources
       _monitorProcessID = source._monitorProcessID
@@ -9782,6 +9799,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 45: try { try decoder.decodeRepeatedStringField(value: &_storage._notRunning) }()
         case 46: try { try decoder.decodeSingularStringField(value: &_storage._pushSocket) }()
         case 47: try { try decoder.decodeSingularUInt32Field(value: &_storage._notRunningUnnamed) }()
+        case 50: try { try decoder.decodeMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: &_storage._offloadByProfile) }()
+        case 51: try { try decoder.decodeSingularUInt64Field(value: &_storage._memoryReclaimedBytes) }()
         default: break
         }
       }
@@ -9881,6 +9900,12 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._notRunningUnnamed != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._notRunningUnnamed, fieldNumber: 47)
       }
+      if !_storage._offloadByProfile.isEmpty {
+        try visitor.visitMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: _storage._offloadByProfile, fieldNumber: 50)
+      }
+      if _storage._memoryReclaimedBytes != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._memoryReclaimedBytes, fieldNumber: 51)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -9912,6 +9937,8 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._programNumber != rhs_storage._programNumber {return false}
         if _storage._launchBudgetMs != rhs_storage._launchBudgetMs {return false}
         if _storage._offload != rhs_storage._offload {return false}
+        if _storage._offloadByProfile != rhs_storage._offloadByProfile {return false}
+        if _storage._memoryReclaimedBytes != rhs_storage._memoryReclaimedBytes {return false}
         if _storage._warnings != rhs_storage._warnings {return false}
         if _storage._sources != rhs_storage._sources {return false}
         if _storage._monitorProcessID != rhs_storage._monitorProcessID {return false}

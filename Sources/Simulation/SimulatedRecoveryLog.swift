@@ -38,6 +38,7 @@ struct SimulatedRecoveryLog {
     private var ends: [UInt32: UInt32] = [:]
     private(set) var offloads: [SocketToken: RecoverySnapshot.Offload] = [:]
     private var gone = ClientStatistics.CounterWords(repeating: 0)
+    private var offloadsOfGone = OffloadTotals.Words(repeating: 0)
     private var pressedUntil: Instant?
     private var messageBeingReadOf: ClientID?
     private var network: UInt64?
@@ -130,6 +131,7 @@ struct SimulatedRecoveryLog {
         snapshot.fetches = fetches.values.sorted { $0.ownership < $1.ownership }
         snapshot.notifications = notifications.values.sorted { $0.number < $1.number }
         snapshot.gone = gone
+        snapshot.offloadsOfGone = offloadsOfGone
         snapshot.pressedUntil = pressedUntil
         snapshot.handledNetwork = network
         snapshot.clientGeneration = clientGeneration
@@ -157,6 +159,8 @@ extension SimulatedRecoveryLog: RecoveryLog {
     }
 
     mutating func store(gone: ClientStatistics.CounterWords) { self.gone = gone }
+
+    mutating func store(offloadsOfGone: OffloadTotals.Words) { self.offloadsOfGone = offloadsOfGone }
 
     mutating func store(pressedUntil: Instant) { self.pressedUntil = pressedUntil }
 

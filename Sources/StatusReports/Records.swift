@@ -23,12 +23,15 @@ extension SupervisorStatus {
             "connections": .count(connections),
             "counters": counters.json,
             "offload": offload.json,
+            "offload_by_profile": .object(
+                offloadByProfile.sorted { $0.key < $1.key }.map { .init(name: $0.key, value: $0.value.json) }),
             "users": .array(users.map(\.json)),
             "descriptors_open": .count(descriptorsOpen),
             "descriptors_limit": .count(descriptorsLimit),
             "next_deadline_ms": nextDeadline.map(JSON.milliseconds) ?? .null,
             "stopping": .bool(isStopping),
             "memory_bytes": .unsigned(memoryBytes),
+            "memory_reclaimed_bytes": .unsigned(memoryReclaimedBytes),
             "warnings": .array(warnings.map(JSON.string)),
             "sources": .array(
                 sources.map {

@@ -56,7 +56,7 @@ package enum Report {
             ("sockets", "\(status.sockets) parked"),
             ("connections", String(status.connections)),
             ("descriptors", "\(status.descriptorsOpen) of \(status.descriptorsLimit)"),
-            ("memory", Human.bytes(status.memoryBytes)),
+            ("memory", memory(status)),
             ("offload", sentence(status.offload)),
             ("next timer", status.nextDeadline.map { "in " + Human.duration($0) } ?? "none"),
         ]
@@ -160,6 +160,12 @@ package enum Report {
                     + [offload.nextPing.map { "in " + Human.duration($0) } ?? "-"])
         }
         return table.lines(width: width, paint: paint)
+    }
+
+    private static func memory(_ status: SupervisorStatus) -> String {
+        let own = Human.bytes(status.memoryBytes)
+        guard status.memoryReclaimedBytes > 0 else { return own }
+        return "\(own); clients gave back \(Human.bytes(status.memoryReclaimedBytes))"
     }
 
     private static func sentence(_ offload: OffloadCounters) -> String {

@@ -16,8 +16,16 @@ package final class PageOut: @unchecked Sendable {
     /// The process that is being written; nil once it is awake again.
     private var current: UInt64?
     private var isRunning = false
+    private var reclaimed: UInt64 = 0
 
     package init() {}
+
+    /// By how much the processes' memory was smaller after it was written, in bytes.
+    package var reclaimedBytes: UInt64 {
+        lock.lock()
+        defer { lock.unlock() }
+        return reclaimed
+    }
 
     /// Whether there is any swap.
     package static var hasSwap: Bool {
@@ -56,7 +64,9 @@ package final class PageOut: @unchecked Sendable {
     private func work() {
         while let (id, pidfd, pid) = next() {
             let descriptor = OwnedDescriptor(adopting: pidfd)
+            let before = ProcFS.residentBytes(pid) ?? 0
             _ = Self.pageOut(descriptor.rawValue, pid) { self.isCurrent(id) }
+            if let after = ProcFS.residentBytes(pid) { note(reclaimed: max(0, before - after)) }
             descriptor.close()
         }
     }
@@ -72,6 +82,12 @@ package final class PageOut: @unchecked Sendable {
         let job = waiting.removeFirst()
         current = job.id
         return job
+    }
+
+    private func note(reclaimed bytes: Int) {
+        lock.lock()
+        defer { lock.unlock() }
+        reclaimed += UInt64(bytes)
     }
 
     private func isCurrent(_ id: UInt64) -> Bool {

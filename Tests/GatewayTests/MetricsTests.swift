@@ -38,6 +38,30 @@ struct MetricsTests {
         _ = phone
     }
 
+    @Test("Pings have the name of their profile")
+    func pings() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let phone = try fixture.supervisor.client("org.example.phone")
+        try phone.say("unix-pair flow")
+        try phone.say("handover flow voip profile=lines interval=1000")
+        try phone.say("background")
+        try fixture.supervisor.reaches("suspended", "org.example.phone")
+        #expect(
+            try eventually(within: 20_000) {
+                let text = try fixture.get("/metrics", token: token).body
+                func value(_ sample: String) -> Int? {
+                    text.split(separator: "\n").first { $0.hasPrefix(sample + " ") }
+                        .flatMap { Int($0.dropFirst(sample.count + 1)) }
+                }
+                let sent = value(#"nightbell_pings_total{profile="bytes",kind="sent"}"#) ?? 0
+                return sent > 1
+                    && value(#"nightbell_wakes_avoided_total{profile="bytes",kind="ping"}"#) == sent
+                    && value(#"nightbell_wakes_avoided_total{profile="bytes",kind="noise"}"#) == 0
+                    && !text.contains(#"profile="irc""#)
+            })
+    }
+
     @Test("Without a supervisor the page says so")
     func noSupervisor() throws {
         let fixture = try GatewayFixture()

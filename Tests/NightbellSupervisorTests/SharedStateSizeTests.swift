@@ -1,5 +1,6 @@
 import Keeper
 import NightbellCore
+import NightbellProfiles
 import Testing
 
 @Suite struct SharedStateSizeTests {
@@ -14,8 +15,11 @@ import Testing
     @Test func allCountersHaveRoom() {
         #expect(Counter.allCases.count <= Counters.capacity)
         #expect(ClientStatistics.CounterWords(repeating: 0).count == ClientStatistics.counterCount)
-        // Eight numbers come before them, and one after.
-        #expect(8 + ClientStatistics.counterCount + 1 <= SharedStateTable.generalCount)
+        // Eight numbers come before them, two and the totals of pings after.
+        let pings = OffloadTotals().words.count
+        #expect(8 + ClientStatistics.counterCount + 2 + pings <= SharedStateTable.generalCount)
+        #expect(ProfileName.allCases.allSatisfy { $0.number < OffloadTotals.profiles })
+        #expect(Set(ProfileName.allCases.map(\.number)).count == ProfileName.allCases.count)
     }
 
     /// A row is stored as the words that change together, and read by the next version of the program.

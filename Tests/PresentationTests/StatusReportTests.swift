@@ -2,6 +2,7 @@ import Nightbell
 import NightbellWire
 import Presentation
 import StatusReports
+import SwiftProtobuf
 import Testing
 
 @Suite("Reports of clients and events")
@@ -177,6 +178,26 @@ struct ReportTests {
         }
         #expect(Report.status(status, socketPath: "/s", width: 20).allSatisfy { $0.count <= 20 })
         #expect(status.json.text.contains(#""next_deadline_ms":null"#))
+    }
+
+    @Test("A status has pings by profile, and the memory that clients gave back")
+    func offload() {
+        var wire = WireSupervisorStatus()
+        wire.memoryBytes = 8 << 20
+        wire.memoryReclaimedBytes = 3 << 30
+        wire.offloadByProfile["irc"] = .with {
+            $0.sent = 4
+            $0.wakesAvoided = 9
+        }
+        let status = SupervisorStatus(wire)
+        #expect(status.offloadByProfile["irc"]?.wakesAvoided == 9 && status.offloadByProfile["sip"] == nil)
+        let text = Report.status(status, socketPath: "/s", width: nil).joined(separator: "\n")
+        #expect(text.contains("8.0 MiB; clients gave back 3.0 GiB"))
+        #expect(
+            status.json.text.contains(
+                #""offload_by_profile":{"irc":{"sent":4,"confirmed":0,"answered":0,"absorbed":0,"wakes_avoided":9}}"#
+            ))
+        #expect(status.json.text.contains(#""memory_reclaimed_bytes":3221225472"#))
     }
 
     @Test("A status has the sources of facts, the monitor and why the machine does not wake")

@@ -18,9 +18,10 @@ extension Supervision {
         }
         var largest = candidates.sorted { $0.rank < $1.rank }
         if mutated(.endsSmallest) { largest.reverse() }
-        for (client, _) in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
+        for (client, rank) in largest.prefix(max(0, settings.memoryPressure.endsAtOnce)) {
             guard case .suspended = clients[client.id].lifecycle.stage else { continue }
             count(.endedUnderPressure, of: client)
+            bytesOfEnded += UInt64(-rank.1)
             noteEndOfSleep(client, at: now)
             kill(client, .memoryPressure, at: now, into: &actions)
             suspendIfIdle(client, at: now, into: &actions)

@@ -24,6 +24,50 @@ public struct OffloadCounters: Sendable, Equatable {
     }
 }
 
+/// `OffloadCounters` of many sockets, by the numbers of their profiles.
+package struct OffloadTotals: Sendable, Equatable {
+    /// Numbers of profiles lie below it. Their meaning is the edge's affair.
+    package static let profiles = 16
+    /// Five counters for each profile.
+    package typealias Words = InlineArray<80, UInt64>
+
+    private var counters = [OffloadCounters](repeating: OffloadCounters(), count: profiles)
+
+    package init() {}
+
+    package subscript(profile: UInt8) -> OffloadCounters {
+        get { counters[Int(profile)] }
+        set { counters[Int(profile)] = newValue }
+    }
+
+    /// Those of all profiles.
+    package var sum: OffloadCounters { counters.reduce(into: OffloadCounters()) { $0 += $1 } }
+
+    /// As they are persisted.
+    package var words: Words {
+        Words { index in
+            let counters = counters[index / 5]
+            return switch index % 5 {
+            case 0: counters.sent
+            case 1: counters.confirmed
+            case 2: counters.answered
+            case 3: counters.absorbed
+            default: counters.wakesAvoided
+            }
+        }
+    }
+
+    package init(words: Words) {
+        for index in counters.indices {
+            counters[index].sent = words[5 * index]
+            counters[index].confirmed = words[5 * index + 1]
+            counters[index].answered = words[5 * index + 2]
+            counters[index].absorbed = words[5 * index + 3]
+            counters[index].wakesAvoided = words[5 * index + 4]
+        }
+    }
+}
+
 /// When pings are sent for a socket, and which answers are expected. The edge knows their bytes.
 package struct PingTerms: Sendable, Hashable {
     /// The shortest time from one ping to the next.
@@ -113,10 +157,32 @@ struct Offload: Sendable, Equatable {
     private var sums = Sums()
     /// A number in `TermsTable`, because thousands of sockets have the same terms.
     var terms = TermsTable.none
+    /// Its number in `OffloadTotals`.
+    let profile: UInt8
+    private var flags: Flags = []
+
+    private struct Flags: OptionSet, Sendable {
+        let rawValue: UInt8
+
+        static let isActive = Flags(rawValue: 1)
+        static let hasLeftBeginning = Flags(rawValue: 2)
+
+        mutating func set(_ flag: Flags, to isSet: Bool) {
+            if isSet { insert(flag) } else { remove(flag) }
+        }
+    }
+
     /// The owner sleeps, and has confirmed that the socket may be used.
-    var isActive = false
+    var isActive: Bool {
+        get { flags.contains(.isActive) }
+        set { flags.set(.isActive, to: newValue) }
+    }
+
     /// The owner was woken while the socket held an incomplete message.
-    var hasLeftBeginning = false
+    var hasLeftBeginning: Bool {
+        get { flags.contains(.hasLeftBeginning) }
+        set { flags.set(.hasLeftBeginning, to: newValue) }
+    }
 
     /// The events that a socket waits for. Few sockets wait for any at a given moment.
     struct Pending: Sendable, Equatable {
@@ -146,7 +212,8 @@ struct Offload: Sendable, Equatable {
         var wakesAvoided: UInt32 = 0
     }
 
-    init(at now: Instant, _ rate: NoiseRate) {
+    init(_ profile: UInt8, at now: Instant, _ rate: NoiseRate) {
+        self.profile = profile
         lastPing = now
         allowedSince = rate.fullAllowance(at: now)
     }

@@ -27,5 +27,8 @@ extension Supervision {
     }
 
     /// The totals of all clients, including those that are gone.
-    package var offloadCounters: OffloadCounters { pings.counters }
+    package var offloadTotals: OffloadTotals { pings.totals }
+
+    /// Those of removed sockets, which nothing else persists.
+    package var offloadsOfGone: OffloadTotals.Words { pings.gone.words }
 }

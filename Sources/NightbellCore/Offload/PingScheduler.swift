@@ -12,7 +12,7 @@ struct PingScheduler: Sendable, Equatable {
     private var partialTimeout: Duration
     private var rate: NoiseRate
     /// The totals of removed sockets.
-    private var goneCounters = OffloadCounters()
+    var gone = OffloadTotals()
 
     init(_ settings: Settings) {
         partialTimeout = settings.offload.partialTimeout
@@ -39,8 +39,8 @@ struct PingScheduler: Sendable, Equatable {
     var differentTerms: Int { terms.count }
 
     /// The totals of all sockets, including removed ones.
-    var counters: OffloadCounters {
-        offloads.slots.reduce(into: goneCounters) { $0 += offloads[$1].counters }
+    var totals: OffloadTotals {
+        offloads.slots.reduce(into: gone) { $0[offloads[$1].profile] += offloads[$1].counters }
     }
 
     var nextDeadline: Instant? { earlier(schedule.nextDeadline, deadlines.first?.instant) }
@@ -50,8 +50,9 @@ struct PingScheduler: Sendable, Equatable {
 
     // MARK: Sockets come and go
 
-    mutating func add(_ slot: UInt32, at now: Instant) {
-        offloads.insert(Offload(at: now, rate), at: slot)
+    /// - Parameter profile: its number in `OffloadTotals`.
+    mutating func add(_ slot: UInt32, _ profile: UInt8, at now: Instant) {
+        offloads.insert(Offload(profile, at: now, rate), at: slot)
     }
 
     mutating func remove(_ slot: UInt32) {
@@ -59,7 +60,7 @@ struct PingScheduler: Sendable, Equatable {
         deadlines.set(slot, to: nil)
         setPending(slot, nil)
         if contains(slot) { setTerms(slot, nil) }
-        if let removed = offloads.remove(slot) { goneCounters += removed.counters }
+        if let removed = offloads.remove(slot) { gone[removed.profile] += removed.counters }
     }
 
     /// Call when the owner falls asleep. Nothing is sent before `begin`.

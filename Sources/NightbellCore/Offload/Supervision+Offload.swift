@@ -8,9 +8,12 @@ extension Supervision {
 
     // MARK: Sockets come and go
 
-    mutating func addOffload(_ token: SocketToken, _ client: ClientID, elapsed: Instant) {
+    /// - Parameter profile: its number in `OffloadTotals`.
+    mutating func addOffload(
+        _ token: SocketToken, _ profile: UInt8, _ client: ClientID, elapsed: Instant
+    ) {
         sockets[token.id].hasProfile = true
-        pings.add(token.slot, at: elapsed)
+        pings.add(token.slot, profile, at: elapsed)
         clients[client.id].hasProfiles = true
         offloaded[client.slot, default: []].append(token)
         touchOffload(token)
@@ -20,6 +23,7 @@ extension Supervision {
     mutating func removeOffload(_ token: SocketToken, of client: ClientID) {
         guard sockets[token.id].hasProfile else { return }
         pings.remove(token.slot)
+        if notesChanges { changes.hasOffloadsOfGone = true }
         foundConditions[token.slot] = nil
         // A client that ends removes thousands, the last one first.
         if let index = offloaded[client.slot]?.lastIndex(of: token) {

@@ -57,7 +57,7 @@ package struct Parking: Sendable, Equatable {
     package var count: Int { places.count }
 
     /// Totals of all sockets with a profile, removed ones included.
-    package var pingCounters: OffloadCounters { pings.counters }
+    package var pingCounters: OffloadCounters { pings.totals.sum }
 
     package func contains(_ token: SocketToken) -> Bool { places.contains(token.id) }
 
@@ -79,7 +79,7 @@ package struct Parking: Sendable, Equatable {
     ) -> SocketToken {
         let token = SocketToken(places.insert(Place(hasProfile: hasProfile)))
         if hasProfile {
-            pings.add(token.slot, at: now)
+            pings.add(token.slot, 0, at: now)
             pings.activate(token.slot)
             pings.begin(token.slot, pinging, isAwaitingAnswer: false, at: now)
         }

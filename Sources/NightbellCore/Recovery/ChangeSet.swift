@@ -35,6 +35,8 @@ struct ChangeSet: Sendable, Equatable {
     var hasPressure = false
     /// Another network is handled.
     var hasNetwork = false
+    /// Sockets with a profile have gone.
+    var hasOffloadsOfGone = false
 
     var isEmpty: Bool { offloads.isEmpty && isOfPings }
 
@@ -42,8 +44,7 @@ struct ChangeSet: Sendable, Equatable {
     var isOfPings: Bool {
         clients.isEmpty && ends.isEmpty && beginnings.isEmpty && tasks.isEmpty && ownerships.isEmpty
             && fetches.isEmpty && observations.isEmpty && notifications.isEmpty && endedOwnerships.isEmpty
-            && !hasPressure
-            && !hasNetwork
+            && !hasPressure && !hasNetwork && !hasOffloadsOfGone
     }
 
     mutating func removeAll() {
@@ -59,6 +60,7 @@ struct ChangeSet: Sendable, Equatable {
         endedOwnerships.empty()
         hasPressure = false
         hasNetwork = false
+        hasOffloadsOfGone = false
     }
 }
 

@@ -20,6 +20,8 @@ package protocol RecoveryLog {
     mutating func store(messageBeingReadOf client: ClientID?)
     /// Stores the fingerprint of the network that is handled; 0: none.
     mutating func store(network: UInt64)
+    /// Stores the totals of the pings of sockets that are gone.
+    mutating func store(offloadsOfGone: OffloadTotals.Words)
     /// Removes the state of a client.
     mutating func clear(_ client: ClientID)
 
@@ -81,6 +83,7 @@ extension RecoveryLog {
         }
         // After the clients that have yet to be told of it.
         if changes.hasNetwork { store(network: supervision.machine.handledNetwork ?? 0) }
+        if changes.hasOffloadsOfGone { store(offloadsOfGone: supervision.offloadsOfGone) }
         for token in changes.offloads {
             if let offload = supervision.offloadSnapshot(of: token) { store(offload, of: token) }
         }

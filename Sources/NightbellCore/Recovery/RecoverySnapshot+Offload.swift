@@ -17,7 +17,9 @@ extension RecoverySnapshot {
         private var flags: Flags = []
         /// Conditions of the owner's last wake that the kernel does not report, and the mark of that wake.
         package var found: Conditions = []
-        private var unused: UInt16 = 0
+        /// Its number in `OffloadTotals`.
+        package var profile: UInt8 = 0
+        private var unused: UInt8 = 0
         package var foundInWake: UInt32 = 0
         /// In elapsed time.
         package var lastPing: Instant
@@ -67,6 +69,7 @@ extension Supervision {
         guard hasProfile(token) else { return nil }
         let offload = pings[token.slot]
         var snapshot = RecoverySnapshot.Offload(at: offload.lastPing)
+        snapshot.profile = offload.profile
         snapshot.wasActive = offload.isActive
         snapshot.wasAwaitingAnswer = pings.isAwaitingAnswer(token.slot)
         snapshot.counters = offload.counters
@@ -79,7 +82,7 @@ extension Supervision {
     // MARK: Recovery
 
     mutating func add(_ old: RecoverySnapshot.Offload, _ token: SocketToken, of client: ClientID) {
-        addOffload(token, client, elapsed: old.lastPing)
+        addOffload(token, old.profile, client, elapsed: old.lastPing)
         pings[token.slot].isActive = old.wasActive && !mutated(.restoresWithoutPings)
         pings[token.slot].counters = old.counters
         if !old.found.isEmpty {

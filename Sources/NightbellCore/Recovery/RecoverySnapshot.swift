@@ -144,6 +144,8 @@ package struct RecoverySnapshot: Sendable {
     package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.
     package var gone = ClientStatistics.CounterWords(repeating: 0)
+    /// `Supervision.offloadsOfGone`.
+    package var offloadsOfGone = OffloadTotals.Words(repeating: 0)
     /// Launches wait until then, because memory is short; nil: it is not, as far as is known.
     package var pressedUntil: Instant?
     /// `MachineState.handledNetwork`.

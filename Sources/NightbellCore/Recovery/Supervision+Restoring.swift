@@ -21,6 +21,7 @@ extension Supervision {
         restoreOwners(snapshot.owners)
         goneCounters = PackedCounters(words: snapshot.gone).counters
         counters = goneCounters
+        pings.gone = OffloadTotals(words: snapshot.offloadsOfGone)
         let forgetsNames = mutated(.restoresNames)
         clients = SlotMap(
             try snapshot.clients.map { (old) throws(RecoverySnapshotError) in

@@ -62,7 +62,9 @@ package struct SocketOffer: Sendable, Equatable {
     /// It has an Internet address that the machine can lose: not one of its own alone.
     package var isRouted = false
     /// It comes with a keep-alive profile that fits the socket.
-    package var hasProfile = false
+    package var hasProfile: Bool { profile != nil }
+    /// The number of that profile in `OffloadTotals`.
+    package var profile: UInt8?
     /// Why its profile or another option does not fit the socket.
     package var profileRefusal: Refusal?
 

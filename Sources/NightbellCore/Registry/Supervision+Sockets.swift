@@ -64,7 +64,7 @@ extension Supervision {
         if offer.isRouted { machine.wishes.routedSockets += 1 }
         clients[client.id].sockets.append(token)
         clients[client.id].unarmed.append(token)
-        if offer.hasProfile { addOffload(token, client, elapsed: elapsed(at: now)) }
+        if let profile = offer.profile { addOffload(token, profile, client, elapsed: elapsed(at: now)) }
         return token
     }
 

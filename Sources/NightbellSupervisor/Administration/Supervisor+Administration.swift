@@ -4,6 +4,7 @@ import Keeper
 import LinuxSystem
 import Logging
 import NightbellCore
+import NightbellProfiles
 import NightbellWire
 import Suspension
 
@@ -276,7 +277,12 @@ extension Supervisor {
         if connections.protocolErrors > 0 {
             status.counters["protocol_errors"] = connections.protocolErrors
         }
-        status.offload = WireOffloadCounters(supervision.offloadCounters)
+        status.memoryReclaimedBytes = supervision.bytesOfEnded + (memory.pageOut?.reclaimedBytes ?? 0)
+        let offloads = supervision.offloadTotals
+        status.offload = WireOffloadCounters(offloads.sum)
+        for name in ProfileName.allCases where offloads[name.number] != OffloadCounters() {
+            status.offloadByProfile[name.rawValue] = WireOffloadCounters(offloads[name.number])
+        }
         for client in clients where ask({ $0.state(of: client) }) == .suspended {
             guard let view = ask({ $0.view(of: client, at: now) }) else { continue }
             status.counters.asleepNs += UInt64(max(0, elapsedNow.since(view.enteredStateAt).nanoseconds))

@@ -50,7 +50,7 @@ extension Supervisor {
             }
             details.setProfile(
                 OfferedProfile(settings: settings, transport: transport, bytes: bytes), at: index)
-            offer.hasProfile = true
+            offer.profile = settings.profileName.number
         } catch let problem as ProfileProblem {
             details.setProblem(problem.message, at: index)
             offer.profileRefusal = .invalidProfile
@@ -126,8 +126,9 @@ extension Supervisor {
     // MARK: Recovery
 
     /// Continues with a socket's profile. False: this version of the program cannot decode it.
-    func recoverProfile(_ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: RecoverySnapshot.Socket) -> Bool
-    {
+    func recoverProfile(
+        _ bytes: [UInt8], _ former: TCPKeepAlive?, of socket: inout RecoverySnapshot.Socket
+    ) -> Bool {
         let transport: Transport = socket.isStream ? .stream : .datagram
         do {
             let settings = try offload.settings(for: WireProfile(serializedBytes: bytes), over: transport)
@@ -138,6 +139,7 @@ extension Supervisor {
                 resume(&taken, socket)
             }
             offload.insert(taken, socket.token)
+            socket.offload?.profile = settings.profileName.number
             return true
         } catch {
             log(.sockets, .error, "a profile cannot be decoded: \(error)")

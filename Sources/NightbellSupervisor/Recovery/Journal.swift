@@ -35,6 +35,7 @@ final class Journal {
         /// Follows the counters of clients that are gone.
         static let pressedUntil = gone + ClientStatistics.counterCount
         static let network = pressedUntil + 1
+        static let offloadsOfGone = network + 1
     }
 
     private enum Plain {
@@ -142,6 +143,9 @@ final class Journal {
         snapshot.notifications = records.notifications
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
+        }
+        for index in snapshot.offloadsOfGone.indices {
+            snapshot.offloadsOfGone[index] = sharedState.general(General.offloadsOfGone + index)
         }
         let pressedUntil = sharedState.general(General.pressedUntil)
         if pressedUntil != 0 {
@@ -264,6 +268,12 @@ extension Journal: RecoveryLog {
 
     func store(gone: ClientStatistics.CounterWords) {
         for index in gone.indices { sharedState.setGeneral(General.gone + index, to: gone[index]) }
+    }
+
+    func store(offloadsOfGone words: OffloadTotals.Words) {
+        for index in words.indices {
+            sharedState.setGeneral(General.offloadsOfGone + index, to: words[index])
+        }
     }
 
     func store(pressedUntil: Instant) {

@@ -213,7 +213,7 @@ extension Supervisor {
             return nil
         }
         var socket = socket
-        if let profile, !recoverProfile(profile, former, of: socket) { socket.offload = nil }
+        if let profile, !recoverProfile(profile, former, of: &socket) { socket.offload = nil }
         if let former, socket.offload?.wasActive != true {
             // The previous worker died before it set this back.
             former.apply(to: descriptor.rawValue)

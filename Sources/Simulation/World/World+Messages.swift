@@ -71,7 +71,7 @@ extension World {
         }
         offer.survives = random.once(in: 2)
         offer.isRouted = offer.tag == .voip && random.once(in: 2)
-        if offer.tag == .voip, offer.profileRefusal == nil { offer.hasProfile = random.once(in: 2) }
+        if offer.tag == .voip, offer.profileRefusal == nil, random.once(in: 2) { offer.profile = 1 }
         return offer
     }
 

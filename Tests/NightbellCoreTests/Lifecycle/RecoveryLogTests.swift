@@ -28,6 +28,7 @@ struct RecoveryLogTests {
             case notification(UInt64)
             case noNotification(UInt64)
             case noRecords
+            case offloadsOfGone
             case flush
         }
 
@@ -48,6 +49,7 @@ struct RecoveryLogTests {
         mutating func store(gone: ClientStatistics.CounterWords) { entries.append(.gone) }
         mutating func store(pressedUntil: Instant) { entries.append(.pressed) }
         mutating func store(messageBeingReadOf client: ClientID?) { entries.append(.reading(client)) }
+        mutating func store(offloadsOfGone: OffloadTotals.Words) { entries.append(.offloadsOfGone) }
         mutating func store(network: UInt64) { entries.append(.network(network)) }
         mutating func clear(_ client: ClientID) { entries.append(.cleared) }
         mutating func put(_ record: ClientRecord, of client: ClientID) {

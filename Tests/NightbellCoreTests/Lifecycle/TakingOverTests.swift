@@ -14,7 +14,7 @@ struct TakingOverTests {
         var sockets: [SocketToken] = []
         for hasProfile in [false, true] {
             var offer = SocketOffer(tag: .voip)
-            offer.hasProfile = hasProfile
+            offer.profile = hasProfile ? 3 : nil
             guard case .success(let token) = bench.handOver(offer, from: client) else {
                 throw Bench.Unexpected.notAdopted
             }

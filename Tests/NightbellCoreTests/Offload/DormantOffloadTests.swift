@@ -16,7 +16,7 @@ import Testing
             bench.core.notesChanges = true
             client = try bench.register("org.example.phone", isLaunchable: true)
             var offer = SocketOffer(tag: .voip)
-            offer.hasProfile = true
+            offer.profile = 3
             offer.survives = true
             bench.say(.handOver([offer, offer]), from: client)
             tokens = try bench.actions.adoptions.map { try $0.get() }

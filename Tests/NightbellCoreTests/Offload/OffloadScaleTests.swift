@@ -12,7 +12,7 @@ import Testing
                 }
                 let client = try bench.register()
                 var offer = SocketOffer(tag: .voip)
-                offer.hasProfile = true
+                offer.profile = 3
                 let offers = Array(repeating: offer, count: count)
                 bench.turn(.message(.handOver(offers), from: client, Bench.key))
                 return ContinuousClock().measure { bench.turn(.gone(client)) }

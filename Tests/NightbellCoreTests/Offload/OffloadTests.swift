@@ -16,7 +16,7 @@ import Testing
             bench = Bench(adjust)
             client = try bench.register()
             var offer = SocketOffer(tag: .voip)
-            offer.hasProfile = true
+            offer.profile = 3
             guard case .success(let token) = bench.handOver(offer, from: client) else {
                 throw Bench.Unexpected.notAdopted
             }
@@ -99,7 +99,7 @@ import Testing
         let counters = try #require(sleeper.view?.counters)
         #expect(counters.answered == 2 && counters.absorbed == 1 && counters.wakesAvoided == 1)
         #expect(sleeper.bench.core.condition(of: sleeper.token) == .armed)
-        #expect(sleeper.bench.core.offloadCounters == counters)
+        #expect(sleeper.bench.core.offloadTotals[3] == counters)
     }
 
     @Test func significantWakes() throws {
@@ -327,7 +327,7 @@ import Testing
         for _ in 0..<100 {
             let client = try bench.register()
             var offer = SocketOffer(tag: .voip)
-            offer.hasProfile = true
+            offer.profile = 3
             guard case .success(let token) = bench.handOver(offer, from: client) else { continue }
             bench.suspend(client)
             bench.turn(.offloadBegan(token, Self.interval, isAwaitingAnswer: false))
@@ -344,15 +344,33 @@ import Testing
 
     // MARK: The end
 
+    @Test func totalsAreKeptByProfile() throws {
+        var sleeper = try Sleeper()
+        sleeper.sleep()
+        _ = sleeper.inspect { $0.answered = 1 }
+        #expect(sleeper.bench.core.offloadTotals[0] == OffloadCounters())
+        sleeper.bench.say(.release(sleeper.token), from: sleeper.client)
+        let words = sleeper.bench.core.offloadsOfGone
+        #expect(OffloadTotals(words: words) == sleeper.bench.core.offloadTotals)
+        #expect(OffloadTotals(words: words)[3].answered == 1 && OffloadTotals(words: words).sum.answered == 1)
+        // The next supervisor goes on from there.
+        var snapshot = RecoverySnapshot()
+        snapshot.offloadsOfGone = words
+        let next = try Supervision(
+            settings: sleeper.bench.core.settings, restoring: snapshot, at: sleeper.bench.now,
+            into: &sleeper.bench.actions)
+        #expect(next.offloadTotals[3].answered == 1)
+    }
+
     @Test func nothingIsLeftOfASocketThatIsReleased() throws {
         var sleeper = try Sleeper()
         sleeper.sleep()
         _ = sleeper.inspect { $0.answered = 1 }
         sleeper.bench.say(.release(sleeper.token), from: sleeper.client)
-        #expect(sleeper.view == nil && sleeper.bench.core.offloadCounters.answered == 1)
+        #expect(sleeper.view == nil && sleeper.bench.core.offloadTotals[3].answered == 1)
         #expect(sleeper.bench.core.offloadedSockets(of: sleeper.client).isEmpty)
         _ = sleeper.inspect { $0.answered = 1 }
-        #expect(sleeper.bench.core.offloadCounters.answered == 1)
+        #expect(sleeper.bench.core.offloadTotals[3].answered == 1)
     }
 
     @Test(arguments: [Refusal.invalidProfile, .opaqueSocket, .profileNotForThis])

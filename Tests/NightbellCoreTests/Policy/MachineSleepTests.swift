@@ -72,7 +72,7 @@ struct MachineSleepTests {
         var bench = Bench()
         let client = try bench.register()
         var offer = SocketOffer(tag: .voip)
-        offer.hasProfile = true
+        offer.profile = 3
         guard case .success(let token) = bench.handOver(offer, from: client) else {
             throw Bench.Unexpected.notAdopted
         }

@@ -13,7 +13,7 @@ import Testing
         var book = PingScheduler(Settings())
         let now = Instant(nanoseconds: 0)
         var wrong = 0
-        book.add(0, at: now)
+        book.add(0, 0, at: now)
         for number in 0..<70_000 {
             book.activate(0)
             book.begin(0, terms(number), isAwaitingAnswer: false, at: now)
@@ -28,7 +28,7 @@ import Testing
         let now = Instant(nanoseconds: 0)
         let slots = UInt32(0)..<70_000
         for slot in slots {
-            book.add(slot, at: now)
+            book.add(slot, 0, at: now)
             book.activate(slot)
             book.begin(slot, terms(Int(slot)), isAwaitingAnswer: false, at: now)
         }
@@ -42,7 +42,7 @@ import Testing
         for slot in UInt32(0)..<1_000 { book.remove(slot) }
         #expect(book.differentTerms == 64_534 && wrong(1_000..<69_999) == 0)
         for slot in UInt32(0)..<1_000 {
-            book.add(slot, at: now)
+            book.add(slot, 0, at: now)
             book.activate(slot)
             book.begin(slot, terms(Int(slot)), isAwaitingAnswer: false, at: now)
         }

@@ -105,6 +105,46 @@ import Testing
         }
     }
 
+    /// Of the sockets that there are and of those that have gone, by profile.
+    @Test func totalsOutliveTheWorker() throws {
+        let daemon = try DaemonProcess(suspension: "signal")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, Self.name)
+        let observer = { try WireClient(path: daemon.socketPath).status() }
+        let first = Peer(try scripted.connect("first"))
+        let second = Peer(try scripted.connect("second"))
+        defer {
+            close(first.descriptor)
+            close(second.descriptor)
+        }
+        for name in ["first", "second"] {
+            try scripted.command("handover \(name) voip profile=lines interval=600000 within=900")
+        }
+        try scripted.command("auto-read on")
+        try scripted.enterBackground()
+        try suspended(daemon)
+        for peer in [first, second] {
+            try peer.descriptor.say("ping\n")
+            #expect(
+                try eventually {
+                    try peer.listen()
+                    return peer.answers == 1
+                })
+        }
+        let before = try observer()
+        #expect(before.offloadByProfile.keys.sorted() == ["bytes"])
+        #expect(before.offloadByProfile["bytes"] == before.offload)
+        #expect(before.offload.answered == 2 && before.offload.wakesAvoided == 2)
+        // Its end is reported in a wake, and the owner closes it.
+        try first.descriptor.say("news\n")
+        #expect(try scripted.event("read").hasPrefix("read first 5 "))
+        try scripted.command("release first")
+        #expect(try eventually { try observer().sockets == 1 })
+        try daemon.killWorker()
+        #expect(try eventually { try observer().restarts == 1 })
+        let after = try observer()
+        #expect(after.offloadByProfile == before.offloadByProfile && after.offload == before.offload)
+    }
+
     private func suspended(_ daemon: DaemonProcess) throws {
         let isReached = try eventually { try info(daemon).state == .suspended }
         guard isReached else { throw TestFailure("it does not sleep") }
