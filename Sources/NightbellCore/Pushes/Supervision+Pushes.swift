@@ -24,6 +24,10 @@ extension Supervision {
         observations.table[client.slot][index].push.number = waiting.number
         observations.table[client.slot][index].push.waiting = waiting.urgency
         guard let urgency = waiting.urgency else { return dropPending(index, of: client) }
+        if isNews {
+            // Several programs may share this client, and only the one whose message has failed is to wait.
+            observations.table[client.slot][index].push.retryAt = nil
+        }
         if isNews || mutated(.repeatsPushes) {
             note(.pushed(urgency), index, of: client, isSimulated: false, at: now, into: &actions)
         } else if observation.telling.isDue, observation.latest?.isSimulated == false {

@@ -25,6 +25,7 @@ extension PushLife {
                     inboxes[index].isUntold = false
                 } else if waiting.number != inboxes[index].known {
                     inboxes[index].isUntold = true
+                    inboxes[index].retryAt = nil
                 }
                 inboxes[index].reported = waiting.urgency
                 inboxes[index].known = waiting.number
