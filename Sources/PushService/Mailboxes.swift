@@ -23,7 +23,7 @@ package struct Recipient: Sendable, Hashable {
 /// The limits of what waits.
 package struct PushLimits: Sendable, Equatable {
     package var bodyBytes = 4_096
-    /// Messages that wait for one client …
+    /// Messages that wait at one address, or that were left for one client by its name …
     package var messages = 256
     /// … for all clients of one user …
     package var messagesOfUser = 16_384
@@ -33,8 +33,9 @@ package struct PushLimits: Sendable, Equatable {
     package var subscriptionsOfUser = 4_096
     /// The longest that a message is kept, in seconds: 28 days.
     package var lifetime: UInt32 = 28 * 86_400
-    /// How long a message is kept that is to be handled at once or not at all, in seconds.
-    package var shortestLifetime: UInt32 = 30
+    /// How long a message is kept that is to be handled at once or not at all, in seconds: its client has to be
+    /// woken first.
+    package var shortestLifetime: UInt32 = 5
     /// Messages in one answer.
     package var messagesAtOnce = 24
     /// Connections, and those of one user.
@@ -234,7 +235,9 @@ package struct Mailboxes {
         let waiting = mailboxes[recipient]?.messages ?? []
         let replaced =
             topic.isEmpty ? [] : waiting.filter { $0.token == token && $0.topic == topic }.map(\.id)
-        guard waiting.count - replaced.count < limits.messages,
+        // By address: one program of several that share a client, as those of a distributor do, must not keep
+        // messages from the others.
+        guard waiting.count(where: { $0.token == token }) - replaced.count < limits.messages,
             messagesByUser[recipient.user, default: 0] - replaced.count < limits.messagesOfUser
         else { throw .tooManyMessages }
         drop(Set(replaced), of: recipient)
@@ -260,10 +263,10 @@ package struct Mailboxes {
     }
 
     /// The oldest messages of a client after `id`.
-    package func messages(of recipient: Recipient, after id: UInt64) -> (
+    package func messages(of recipient: Recipient, after id: UInt64, at now: Int64) -> (
         messages: [WaitingMessage], hasMore: Bool
     ) {
-        let waiting = (mailboxes[recipient]?.messages ?? []).drop { $0.id <= id }
+        let waiting = (mailboxes[recipient]?.messages ?? []).filter { $0.id > id && $0.expires > now }
         return (Array(waiting.prefix(limits.messagesAtOnce)), waiting.count > limits.messagesAtOnce)
     }
 

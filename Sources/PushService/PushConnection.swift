@@ -19,6 +19,8 @@ final class PushConnection {
     private var isTaking = false
     /// Answers that are not sent yet: nothing is, before it is stored.
     private var answers: [WirePushAnswer] = []
+    /// So many of them are about what is stored.
+    private var kept = 0
     private var isBlocked = false
     /// The last message that was given out, of each client.
     private var given: [Recipient: UInt64] = [:]
@@ -196,9 +198,14 @@ final class PushConnection {
 
     // MARK: Answers
 
-    /// The requests of this turn could not be stored.
+    /// The answers so far are about what is stored now.
+    func keepAnswers() { kept = answers.count }
+
+    /// The other requests could not be stored.
     func fail(_ reason: String) {
-        for index in answers.indices {
+        // Messages among them are given out again.
+        if kept < answers.count { given = [:] }
+        for index in answers.indices.dropFirst(kept) {
             answers[index].refusal = .with {
                 $0.reason = .failed
                 $0.message = reason
@@ -209,6 +216,7 @@ final class PushConnection {
     /// Sends what there is to say, as far as the process reads. Call it when the changes are stored.
     func flush() {
         guard !hasEnded else { return }
+        keepAnswers()
         var sent = 0
         do {
             while !isBlocked, sent < answers.count {
@@ -216,6 +224,7 @@ final class PushConnection {
                 if try socket.send(bytes) { sent += 1 } else { isBlocked = true }
             }
             answers.removeFirst(sent)
+            kept = answers.count
             if answers.isEmpty { isTaking = false }
             try output?.setArmed(isBlocked)
             // A process that does not read is not read from.

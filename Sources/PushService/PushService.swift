@@ -40,6 +40,8 @@ package final class PushService {
     private var doorWatch: DescriptorWatch?
     private var acceptTimer: LoopTimer?
     private var expiryTimer: LoopTimer?
+    private var repeatTimer: LoopTimer?
+    private var repetitions: ArraySlice<Int64> = []
     private var connections: [ObjectIdentifier: PushConnection] = [:]
     private var connectionsByUser: [UInt32: Int] = [:]
     /// Those with something to send, or that have ended.
@@ -53,6 +55,9 @@ package final class PushService {
     private var accepted: [(continuation: PushDoor.Continuation, result: PushDoor.Outcome)] = []
     /// In milliseconds.
     private static let acceptPause: Int64 = 200
+    /// A supervisor that was replaced may be told of a client before this client has come back to it: it is told
+    /// again after these pauses, in milliseconds.
+    private static let repetitions: [Int64] = [2_000, 10_000, 60_000]
 
     var limits: PushLimits { configuration.limits }
 
@@ -89,10 +94,13 @@ package final class PushService {
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
         idleTimer = LoopTimer(loop) { [unowned self] in endIdle() }
-        expiryTimer = LoopTimer(loop) { [unowned self] in
-            store.remove(mailboxes.expire(at: Self.now()))
+        // Each turn ends with a look at what is too old.
+        expiryTimer = LoopTimer(loop) {}
+        repeatTimer = LoopTimer(loop) { [unowned self] in tellSupervisorAgain() }
+        reporter.onConnected = { [unowned self] in
+            repetitions = Self.repetitions[...]
+            tellSupervisorAgain()
         }
-        reporter.onConnected = { [unowned self] in mailboxes.noteAll() }
         reporter.onLost = { [unowned self] lost in
             for recipient in lost { mailboxes.noteChange(of: recipient) }
         }
@@ -101,6 +109,7 @@ package final class PushService {
 
     /// Serves until the door is closed.
     package func run() throws(PushError) {
+        defer { answerOffers(.failed) }
         do throws(HandlerError) {
             try loop.run()
         } catch {
@@ -108,19 +117,24 @@ package final class PushService {
         }
     }
 
+    private func tellSupervisorAgain() {
+        mailboxes.noteAll()
+        if let pause = repetitions.popFirst() { repeatTimer?.set(milliseconds: pause) }
+    }
+
     static func now() -> Int64 { Int64(WallClock.now() / 1_000_000_000) }
 
     // MARK: Turns
 
     private func endTurn() {
+        store.remove(mailboxes.expire(at: Self.now()))
         do throws(PushError) {
             try store.commit(lastNumber: mailboxes.lastNumber)
             lastProblem = ""
         } catch {
             undoTurn("\(error)")
         }
-        for (continuation, result) in accepted { continuation.resume(returning: result) }
-        accepted = []
+        answerOffers()
         let touched = touched
         self.touched = [:]
         for connection in touched.values { connection.flush() }
@@ -129,6 +143,12 @@ package final class PushService {
         if let due = mailboxes.expiryDue {
             expiryTimer?.set(milliseconds: max(1_000, (due - Self.now()) * 1_000))
         }
+    }
+
+    /// - Parameter outcome: of all of them; nil: each has its own.
+    private func answerOffers(_ outcome: PushDoor.Outcome? = nil) {
+        for (continuation, result) in accepted { continuation.resume(returning: outcome ?? result) }
+        accepted = []
     }
 
     /// Nothing is answered that is not stored, such as on a full disk. Messages that were stored before are
@@ -240,7 +260,11 @@ package final class PushService {
         return String(decoding: characters, as: UTF8.self)
     }
 
-    func names(of recipient: Recipient) -> [String] { mailboxes.names(of: recipient) }
+    func names(of recipient: Recipient) -> [String] {
+        // As for `subscribe`.
+        mailboxes.noteChange(of: recipient)
+        return mailboxes.names(of: recipient)
+    }
 
     func unsubscribe(_ recipient: Recipient, _ name: String) {
         guard let subscription = mailboxes.subscription(of: recipient, named: name) else { return }
@@ -256,9 +280,11 @@ package final class PushService {
     func messages(
         of recipient: Recipient, after id: UInt64
     ) throws(PushError) -> (messages: [WirePushAnswer.Messages.Message], hasMore: Bool) {
-        // Some of them may not be written yet.
+        // Some of them may not be written yet. What is written now is so even if this turn fails later.
         try store.commit(lastNumber: mailboxes.lastNumber)
-        let (waiting, hasMore) = mailboxes.messages(of: recipient, after: id)
+        answerOffers()
+        for connection in touched.values { connection.keepAnswers() }
+        let (waiting, hasMore) = mailboxes.messages(of: recipient, after: id, at: Self.now())
         let contents = try store.contents(of: waiting.map(\.id))
         let messages = waiting.compactMap { message -> WirePushAnswer.Messages.Message? in
             guard let content = contents[message.id] else { return nil }
@@ -280,7 +306,7 @@ package final class PushService {
         let (message, recipient, replaced) = try mailboxes.add(offer, at: Int64(milliseconds / 1_000))
         store.remove(replaced)
         store.add(message, to: recipient, offer.body, accepted: milliseconds)
-        return (message.id, message.expires - Int64(milliseconds / 1_000))
+        return (message.id, Int64(min(offer.lifetime, limits.lifetime)))
     }
 }
 
@@ -331,7 +357,8 @@ package final class PushDoor: Sendable {
     package func leave(_ offer: PushOffer) async -> Outcome {
         await withCheckedContinuation { continuation in
             let isOpen = core.withLock { core in
-                if core.isClosed { return false }
+                // Those that waited for a store would be stored after their senders have given up.
+                guard core.isReady, !core.isClosed else { return false }
                 core.offers.append((offer, continuation))
                 return true
             }
@@ -376,7 +403,14 @@ package final class PushDoor: Sendable {
     func publish(_ token: String, _ key: [UInt8]) { core.withLock { $0.keys[token] = key } }
 
     /// The service has failed; another one may publish its addresses.
-    package func withdrawAll() { core.withLock { $0.isReady = false } }
+    package func withdrawAll() {
+        let offers = core.withLock { core in
+            core.isReady = false
+            defer { core.offers = [] }
+            return core.offers
+        }
+        for (_, continuation) in offers { continuation.resume(returning: .failed) }
+    }
 
     func withdraw(_ token: String) { core.withLock { $0.keys[token] = nil } }
 }

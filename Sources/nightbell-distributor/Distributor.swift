@@ -29,6 +29,8 @@ final class Distributor: BusClient {
 
     static let busName = "org.unifiedpush.Distributor.nightbell"
     private static let path = "/org/unifiedpush/Distributor"
+    /// Registrations of one program, so that there are some for the others.
+    private static let mostOfProgram = 16
     /// A program that is started for it needs time.
     private static let callTime: UInt64 = 25_000
 
@@ -41,13 +43,13 @@ final class Distributor: BusClient {
 
     /// Reads the registrations that were made before.
     func restore() throws(NightbellError) {
+        try client.observe("nightbell.pushes", .pushes)
+        // After that: with this question it is told of messages that wait.
         for name in try client.pushEndpointNames() {
             if let registration = Registration(name: name) {
                 registrations[registration.token] = registration
             }
         }
-        // It is told of messages that wait.
-        try client.observe("nightbell.pushes", .pushes)
     }
 
     // MARK: The bus
@@ -136,6 +138,10 @@ final class Distributor: BusClient {
             guard known.service == registration.service else { return "UNAUTHORIZED" }
             if known != registration { unregister(known.token, isTold: false) }
         }
+        let others = registrations.values.count {
+            $0.service == registration.service && $0.token != registration.token
+        }
+        guard others < Self.mostOfProgram else { return "ACTION_REQUIRED" }
         do throws(NightbellError) {
             let address = try client.pushEndpoint(registration.name, applicationServerKey: bytes)
             registrations[registration.token] = registration

@@ -33,7 +33,7 @@ struct MailboxTests {
     }
 
     private func ids(_ boxes: Mailboxes, _ recipient: Recipient, after id: UInt64 = 0) -> [UInt64] {
-        boxes.messages(of: recipient, after: id).messages.map(\.id)
+        boxes.messages(of: recipient, after: id, at: 0).messages.map(\.id)
     }
 
     @Test("A report has the last number and the greatest urgency, and none when nothing waits")
@@ -72,11 +72,25 @@ struct MailboxTests {
         let short = try leave(&boxes, lifetime: 0, at: 100)
         let long = try leave(&boxes, lifetime: .max, at: 100)
         let middle = try leave(&boxes, lifetime: 60, at: 100)
-        #expect(boxes.expiryDue == 130)
-        #expect(boxes.expire(at: 129).isEmpty && ids(boxes, reader) == [short, long, middle])
-        #expect(boxes.expire(at: 130) == [short] && boxes.expiryDue == 160)
+        #expect(boxes.expiryDue == 105)
+        #expect(boxes.expire(at: 104).isEmpty && ids(boxes, reader) == [short, long, middle])
+        // Not given out any more, even if nothing has removed it yet.
+        #expect(boxes.messages(of: reader, after: 0, at: 105).messages.map(\.id) == [long, middle])
+        #expect(boxes.expire(at: 105) == [short] && boxes.expiryDue == 160)
         #expect(boxes.expire(at: 1_000) == [middle])
         #expect(boxes.expire(at: 100 + 28 * 86_400) == [long] && boxes.expiryDue == nil)
+    }
+
+    @Test("A full address keeps nothing from the others of the same client")
+    func addresses() throws {
+        var boxes = try mailboxes(limits { $0.messages = 2 })
+        let second = PushSubscription(token: "t9", recipient: reader, name: "9", applicationServerKey: [])
+        try boxes.add(second)
+        for _ in 0..<2 { try leave(&boxes) }
+        #expect(throws: Mailboxes.Refusal.tooManyMessages) { try leave(&boxes) }
+        try leave(&boxes, "t9")
+        _ = try boxes.add(PushOffer(to: .client(reader), [], .normal, topic: "", lifetime: 60), at: 0)
+        #expect(ids(boxes, reader).count == 4)
     }
 
     @Test("Full mailboxes refuse, each for itself and all of a user together")
@@ -120,12 +134,12 @@ struct MailboxTests {
         let all = try (0..<5).map { _ in try leave(&boxes) }
         var (after, taken, hasMore) = (UInt64(0), [UInt64](), true)
         while hasMore {
-            let portion = boxes.messages(of: reader, after: after)
+            let portion = boxes.messages(of: reader, after: after, at: 0)
             taken += portion.messages.map(\.id)
             (after, hasMore) = (taken.last ?? 0, portion.hasMore)
         }
         #expect(taken == all)
-        #expect(boxes.messages(of: reader, after: after).messages.isEmpty)
+        #expect(boxes.messages(of: reader, after: after, at: 0).messages.isEmpty)
     }
 
     @Test("After a restart each client with messages is told with a number that it does not know")
@@ -134,7 +148,9 @@ struct MailboxTests {
         let last = try leave(&boxes)
         var again = Mailboxes(PushLimits(), lastNumber: boxes.lastNumber)
         for subscription in boxes.subscriptions.values { again.restore(subscription) }
-        for message in boxes.messages(of: reader, after: 0).messages { again.restore(message, to: reader) }
+        for message in boxes.messages(of: reader, after: 0, at: 0).messages {
+            again.restore(message, to: reader)
+        }
         #expect(again.report(on: reader) == nil)
         again.tellAllAgain()
         #expect(again.takeChanged() == reader)

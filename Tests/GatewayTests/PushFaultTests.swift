@@ -177,6 +177,15 @@ struct PushFaultTests {
                 store(fixture), "--push-socket", store(fixture) + "/other.sock",
             ])
         #expect(eventually(within: 20_000) { second.errors.contains("another process has") })
+        // Nothing waits there for a store: its sender would send it again.
+        let token = try fixture.token("sender", "push")
+        try second.wrote("/\n")
+        let port = try #require(
+            second.output.split(separator: ":").last?.split(separator: "/").first.flatMap { Int($0) })
+        let sender = try HTTPPeer(port: port)
+        try sender.request(
+            "POST", "/v1/clients/\(Self.name)/push", token: token, headers: ["TTL: 600"], body: "lost")
+        #expect(try sender.response().status == 503)
         second.send(signal: SIGTERM)
         #expect(try send(fixture, path, "still there") == 201)
         try client.wrote(" still there\n")

@@ -16,12 +16,12 @@ struct UnifiedPushTests {
     private final class Session {
         let fixture: GatewayFixture
         let bus: Program
-        let distributor: Program
+        private(set) var distributor: Program
         private let directory: String
 
-        init(isActivatable: Bool = true) throws {
+        init(isActivatable: Bool = true, retry: String = "200ms") throws {
             fixture = try GatewayFixture(
-                daemon: ["--set", "push.retry=200ms", "--set", "launches.retry=100ms"], pushes: true)
+                daemon: ["--set", "push.retry=\(retry)", "--set", "launches.retry=100ms"], pushes: true)
             directory = fixture.directory.path
             let services = directory + "/services"
             mkdir(services, 0o755)
@@ -44,7 +44,16 @@ struct UnifiedPushTests {
             guard eventually(within: 20_000, { access(path, F_OK) == 0 }) else {
                 throw Program.Failure(description: "no bus: \(bus.errors)")
             }
-            distributor = try Program(
+            distributor = try Self.makeDistributor(fixture, path)
+        }
+
+        /// Starts another one.
+        func startDistributor() throws {
+            distributor = try Self.makeDistributor(fixture, directory + "/bus")
+        }
+
+        private static func makeDistributor(_ fixture: GatewayFixture, _ path: String) throws -> Program {
+            let distributor = try Program(
                 "nightbell",
                 [
                     "run", "--socket", fixture.supervisor.socket, "--identifier", "org.unifiedpush", "--",
@@ -60,13 +69,17 @@ struct UnifiedPushTests {
                 ).outcome().code == 0
             }
             guard isThere else { throw Program.Failure(description: "no distributor: \(distributor.errors)") }
+            return distributor
         }
 
-        func connector(_ arguments: String...) throws -> Program {
+        func connector(
+            _ arguments: String..., service: String = "org.example.Chat"
+        ) throws -> Program {
             try Program(
                 python, [program, directory + "/log"] + arguments,
                 environment: [
                     "DBUS_SESSION_BUS_ADDRESS": "unix:path=\(directory)/bus", "PATH": "/usr/bin:/bin",
+                    "SERVICE": service,
                 ])
         }
 
@@ -129,6 +142,50 @@ struct UnifiedPushTests {
         connector.send(signal: SIGKILL)
         let shown = try session.fixture.supervisor.shown("org.unifiedpush")
         kill(pid_t(try #require(shown["process_id"] as? Int)), SIGTERM)
+    }
+
+    @Test("A program that is not there keeps no messages from others")
+    func othersOfAnAbsentProgram() throws {
+        let session = try Session(isActivatable: false, retry: "600s")
+        let absent = try session.connector("register", "2", "token-absent")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        let address = try session.address()
+        absent.send(signal: SIGKILL)
+        _ = try absent.outcome()
+        let connector = try session.connector("register", "2", "token-present", service: "org.example.Other")
+        try session.noted("REGISTRATION_SUCCEEDED", times: 2)
+        for number in 1...3 {
+            #expect(try session.fixture.post(address, headers: ["TTL: 600"], body: "absent").status == 201)
+            #expect(try session.send("present \(number)") == 201)
+            try session.noted("\"message\": \"\(hex("present \(number)"))\"")
+        }
+        connector.send(signal: SIGKILL)
+    }
+
+    @Test("Messages that come while no distributor runs are told to the next one")
+    func noDistributor() throws {
+        let session = try Session()
+        let connector = try session.connector("register", "2", "token-one")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        session.distributor.send(signal: SIGTERM)
+        _ = try session.distributor.outcome()
+        #expect(try session.send("in between") == 201)
+        try session.startDistributor()
+        try session.noted("\"message\": \"\(hex("in between"))\"")
+        connector.send(signal: SIGKILL)
+        session.distributor.send(signal: SIGTERM)
+        _ = try session.distributor.outcome()
+    }
+
+    @Test("One program can have sixteen addresses, and takes none of another one's")
+    func manyRegistrations() throws {
+        let session = try Session(isActivatable: false)
+        let connector = try session.connector("register", "2", "token-0")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        let others = try (1...16).map { try session.connector("register", "2", "token-\($0)") }
+        try session.noted("ACTION_REQUIRED")
+        #expect(session.log.count { $0.contains("REGISTRATION_SUCCEEDED") } == 16)
+        for program in [connector] + others { program.send(signal: SIGKILL) }
     }
 
     @Test("A message for a program that is not there waits for it")

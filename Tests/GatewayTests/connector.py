@@ -3,15 +3,17 @@ but its name on the bus. Each line of its log is a call that it got, or an answe
 
     connector.py LOG                       serves until it is ended, or had nothing to do for 2 s after a message
     connector.py LOG register VERSION TOKEN [KEY]    registers, and serves
-    connector.py LOG unregister VERSION TOKEN        ends a registration, and serves"""
+    connector.py LOG unregister VERSION TOKEN        ends a registration, and serves
 
-import json, sys
+SERVICE is its name on the bus."""
+
+import json, os, sys
 
 import dbus, dbus.service
 from dbus.mainloop.glib import DBusGMainLoop
 from gi.repository import GLib
 
-SERVICE = "org.example.Chat"
+SERVICE = os.environ.get("SERVICE", "org.example.Chat")
 DISTRIBUTOR = "org.unifiedpush.Distributor.nightbell"
 log = open(sys.argv[1], "a", buffering=1)
 

@@ -15,6 +15,8 @@ struct ShownNotifications {
     private let path: String
     private let server: String
     private var ids: [Key: UInt32] = [:]
+    /// In the file.
+    private var lineCount = 0
 
     /// Older lines are dropped.
     private static let mostLines = 256
@@ -27,26 +29,43 @@ struct ShownNotifications {
     init(directory: String, server: String) {
         path = directory + "/nightbell-notifications"
         self.server = server
-        guard case .content(let bytes)? = try? SmallFile.find(path, limit: Self.longestFile) else { return }
+        read()
+    }
+
+    private mutating func read() {
+        guard case .content(let bytes)? = try? SmallFile.find(path, limit: Self.longestFile) else {
+            // One that is too long would never be read again.
+            unsafe unlink(path)
+            return
+        }
+        ids = [:]
+        lineCount = 0
         var lines: [Substring] = []
         for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
             let words = line.split(separator: " ")
             guard words.count == 4, words[0] == server, let number = UInt64(words[1]),
                 let revision = UInt64(words[2]), let id = UInt32(words[3])
             else { continue }
-            ids[Key(number: number, revision: revision)] = id
             lines.append(line)
+            ids[Key(number: number, revision: revision)] = id
         }
+        lineCount = lines.count
         guard lines.count > Self.mostLines else { return }
+        // The oldest are hardly shown any more.
+        let kept = lines.suffix(Self.mostLines / 2)
         unsafe unlink(path)
-        append(lines.suffix(Self.mostLines / 2).joined(separator: "\n") + "\n")
+        append(kept.joined(separator: "\n") + "\n")
+        read()
     }
 
     /// The server's number; 0: it is not known to be shown.
     func id(of key: Key) -> UInt32 { ids[key] ?? 0 }
 
     mutating func note(_ key: Key, _ id: UInt32) {
-        guard ids.updateValue(id, forKey: key) != id else { return }
+        guard ids[key] != id else { return }
+        if lineCount >= 2 * Self.mostLines { read() }
+        ids[key] = id
+        lineCount += 1
         append("\(server) \(key.number) \(key.revision) \(id)\n")
     }
 
