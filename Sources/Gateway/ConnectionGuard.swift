@@ -52,8 +52,13 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
             // Handlers that want a body refuse a longer one by themselves; this is for the others.
             guard bodyBytes <= 16 * limits.bodyBytes else { return context.close(promise: nil) }
         case .end:
-            reading?.cancel()
-            reading = nil
+            // A request may have been refused, and answered, before its body had come.
+            if open == 0 {
+                expect(within: limits.headTime, context)
+            } else {
+                reading?.cancel()
+                reading = nil
+            }
         }
         context.fireChannelRead(data)
     }

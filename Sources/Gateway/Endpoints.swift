@@ -13,7 +13,9 @@ typealias Context = BasicRequestContext
 /// Everything that a peer can ask for.
 struct Endpoints: Sendable {
     let link: SupervisorLink
-    let directory: ClientDirectory
+    let status: RecentAnswer<SupervisorStatus>
+    /// Sorted by their identifiers.
+    let clients: RecentAnswer<[ClientInfo]>
     let hub: EventHub
     let tokens: TokenStore
     let metrics: MetricsPage
@@ -31,9 +33,7 @@ struct Endpoints: Sendable {
         add(router, "/readyz", .get) { _, _ in try readiness() }
         add(router, "/metrics", .get, .read) { request, _ in try await metrics(request) }
         add(router, "/v1/openapi.json", .get) { _, _ in OpenAPI.response }
-        add(router, "/v1/status", .get, .read) { _, _ in
-            .json(try await directory.snapshot().status.json)
-        }
+        add(router, "/v1/status", .get, .read) { _, _ in .json(try await status.get().value.json) }
         add(router, "/v1/clients", .get, .read) { request, _ in try await list(request) }
         add(router, "/v1/clients/:id", .get, .read) { _, context in
             let identifier = try identifier(context)
@@ -143,8 +143,7 @@ struct Endpoints: Sendable {
 
     private func list(_ request: Request) async throws -> Response {
         let query = try ListQuery(request)
-        let snapshot = try await directory.snapshot()
-        return .json(query.page(of: snapshot))
+        return .json(query.page(of: try await clients.get()))
     }
 
     // MARK: Health
@@ -157,9 +156,10 @@ struct Endpoints: Sendable {
 
     private func metrics(_ request: Request) async throws -> Response {
         let withClients = request.uri.queryParameters["clients"] == "1"
-        let snapshot = try? await directory.snapshot()
+        let status = try? await status.get().value
+        let clients = try? await clients.get().value
         return .text(
-            metrics.text(snapshot, withClients: withClients),
+            metrics.text(status, clients, withClients: withClients),
             type: "text/plain; version=0.0.4; charset=utf-8")
     }
 

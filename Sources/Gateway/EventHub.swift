@@ -1,4 +1,5 @@
 import DequeModule
+import LinuxSystem
 import NIOConcurrencyHelpers
 import Nightbell
 import Presentation
@@ -76,14 +77,35 @@ final class EventHub: Sendable {
             portion.withLockedValue { $0.isInterrupted = true }
             signal.yield()
         }
+
+        fileprivate func drop(_ count: Int) { portion.withLockedValue { $0.dropped += count } }
     }
 
     private struct State {
         var subscriptions: [UInt64: Subscription] = [:]
         var lastSubscription: UInt64 = 0
-        var lastEvent: UInt64 = 0
+        /// Greater than all numbers of earlier gateways, which had fewer events than microseconds.
+        let numberBefore: UInt64
+        var lastEvent: UInt64
+        /// Events may be missing before this number.
+        var lastInterruption: UInt64
         var recent: Deque<(number: UInt64, event: ClientEvent)> = []
         var isConnected = false
+
+        init() {
+            numberBefore = WallClock.now() / 1_000
+            (lastEvent, lastInterruption) = (numberBefore, numberBefore)
+        }
+
+        /// - Parameter number: of the last event that its reader has; 0: it has none, and wants what there is.
+        mutating func resume(_ subscription: Subscription, after number: UInt64) {
+            let isKnown = numberBefore < number && number <= lastEvent
+            let first = recent.first?.number ?? lastEvent + 1
+            if number != 0, !isKnown || number < lastInterruption { subscription.interrupt() }
+            if isKnown, number + 1 < first { subscription.drop(Int(first - 1 - number)) }
+            subscription.add(
+                recent.lazy.filter { !isKnown || $0.number > number }.map { Numbered($0.number, $0.event) })
+        }
     }
 
     /// The events that a new stream can ask for.
@@ -108,12 +130,7 @@ final class EventHub: Sendable {
             let subscription = Subscription(
                 id: state.lastSubscription, identifier: identifier, most: limits.eventsPerStream)
             state.subscriptions[subscription.id] = subscription
-            // A number of an earlier gateway is larger than any known one: all are new to its holder.
-            if let number {
-                let first = number > state.lastEvent ? 0 : number
-                subscription.add(
-                    state.recent.lazy.filter { $0.number > first }.map { Numbered($0.number, $0.event) })
-            }
+            if let number { state.resume(subscription, after: number) }
             // So that the header goes out at once.
             subscription.signal.yield()
             return .success(subscription)
@@ -148,6 +165,8 @@ final class EventHub: Sendable {
         let subscriptions = state.withLockedValue { state -> [Subscription] in
             guard state.isConnected else { return [] }
             state.isConnected = false
+            state.lastEvent += 1
+            state.lastInterruption = state.lastEvent
             return Array(state.subscriptions.values)
         }
         for subscription in subscriptions { subscription.interrupt() }

@@ -7,6 +7,7 @@ import LinuxSystem
 package import Logging
 import NIOConcurrencyHelpers
 import NIOCore
+import Nightbell
 import PushService
 import ServiceLifecycle
 
@@ -38,7 +39,14 @@ package struct Gateway: Sendable {
         let door = try configuration.push.map { _ in try PushDoor() }
         let publicURL = NIOLockedValueBox(configuration.push?.publicURL ?? "")
         let endpoints = Endpoints(
-            link: link, directory: ClientDirectory(link, limits), hub: hub,
+            link: link,
+            status: RecentAnswer(link, age: limits.answerAge) { (supervisor) throws(NightbellError) in
+                try supervisor.status()
+            },
+            clients: RecentAnswer(link, age: limits.answerAge) { (supervisor) throws(NightbellError) in
+                try supervisor.list().sorted { $0.identifier < $1.identifier }
+            },
+            hub: hub,
             tokens: TokenStore(TokenFile(configuration.tokenFile), logger),
             metrics: MetricsPage(hub: hub, durations: durations), limits: limits,
             pushes: door.map { door in

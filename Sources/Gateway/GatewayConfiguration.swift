@@ -83,8 +83,8 @@ package struct Limits: Sendable {
     package var waitingRequests = 64
     /// Requests passed on to the supervisor, a second; twice as many in a burst.
     package var requestsPerSecond = 200
-    /// How old the list of clients may be.
-    package var listAge: Duration = .seconds(1)
+    /// How old the status and the list of clients may be; older if the supervisor takes long to answer.
+    package var answerAge: Duration = .seconds(1)
 
     package init() {}
 }

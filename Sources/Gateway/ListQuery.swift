@@ -45,26 +45,28 @@ struct ListQuery {
         after = parameters["after"].map(String.init) ?? ""
     }
 
-    func page(of snapshot: ClientDirectory.Snapshot) -> JSON {
-        var found = snapshot.clients.filter { client in
-            (state == nil || client.state == state)
-                && (search.isEmpty || client.identifier.contains(search))
+    func page(of answer: RecentAnswer<[ClientInfo]>.Dated) -> JSON {
+        let clients = answer.value
+        // Their places: a client is too large to be moved about, and there may be ten thousand.
+        var found = clients.indices.filter { index in
+            (state == nil || clients[index].state == state)
+                && (search.isEmpty || clients[index].identifier.contains(search))
         }
         let total = found.count
         switch order {
-        case .identifier: if !after.isEmpty { found.removeAll { $0.identifier <= after } }
+        case .identifier: if !after.isEmpty { found.removeAll { clients[$0].identifier <= after } }
         case .recent:
-            found.sort {
-                let (first, second) = ($0.state.isAsleep, $1.state.isAsleep)
-                return first == second ? $0.inState < $1.inState : !first
-            }
+            let keys = found.map { (clients[$0].state.isAsleep ? 1 : 0, clients[$0].inState, $0) }
+            found = keys.sorted { $0 < $1 }.map(\.2)
         }
         let page = found.prefix(limit)
-        let next = order == .identifier && page.count < found.count ? page.last?.identifier : nil
+        let next =
+            order == .identifier && page.count < found.count ? page.last.map { clients[$0].identifier } : nil
         return [
-            "clients": .array(page.map { $0.json(detailed: false) }), "total": .integer(Int64(total)),
-            "next": next.map(JSON.string) ?? .null, "age_ms": .integer(snapshot.age),
-            "as_of_unix_ns": .unsigned(snapshot.takenAtUnixNanoseconds),
+            "clients": .array(page.map { clients[$0].json(detailed: false) }),
+            "total": .integer(Int64(total)), "next": next.map(JSON.string) ?? .null,
+            "age_ms": .integer(answer.age),
+            "as_of_unix_ns": .unsigned(answer.takenAtUnixNanoseconds),
         ]
     }
 }

@@ -10,18 +10,20 @@ struct MetricsPage: Sendable {
     /// With more clients than this none is named: each would be a time series.
     static let mostNamedClients = 1_000
 
-    /// - Parameter snapshot: nil: the supervisor did not answer.
-    func text(_ snapshot: ClientDirectory.Snapshot?, withClients: Bool) -> String {
+    /// - Parameters:
+    ///   - status: nil: the supervisor did not answer.
+    ///   - clients: the same.
+    func text(_ status: SupervisorStatus?, _ clients: [ClientInfo]?, withClients: Bool) -> String {
         var page = Exposition()
         page.family("nightbell_up", .gauge, "Whether the supervisor answers.")
-        page.sample("nightbell_up", snapshot == nil ? 0 : 1)
+        page.sample("nightbell_up", status == nil ? 0 : 1)
         page.family("nightbell_gateway_event_streams", .gauge, "Connections that follow events.")
         page.sample("nightbell_gateway_event_streams", Double(hub.streams))
         addDurations(to: &page)
-        guard let snapshot else { return page.text }
-        add(snapshot.status, to: &page)
-        add(snapshot.clients, named: withClients, to: &page)
-        addAsleep(snapshot, named: withClients, to: &page)
+        guard let status, let clients else { return page.text }
+        add(status, to: &page)
+        add(clients, to: &page)
+        addAsleep(status, clients, named: withClients, to: &page)
         return page.text
     }
 
@@ -96,7 +98,7 @@ struct MetricsPage: Sendable {
         }
     }
 
-    private func add(_ clients: [ClientInfo], named: Bool, to page: inout Exposition) {
+    private func add(_ clients: [ClientInfo], to page: inout Exposition) {
         page.family(
             "nightbell_awake_because", .gauge,
             "Clients that are awake, by each cause; a client with several causes counts for each of them.")
@@ -110,17 +112,17 @@ struct MetricsPage: Sendable {
     }
 
     private func addAsleep(
-        _ snapshot: ClientDirectory.Snapshot, named: Bool, to page: inout Exposition
+        _ status: SupervisorStatus, _ clients: [ClientInfo], named: Bool, to page: inout Exposition
     ) {
         page.family(
             "nightbell_client_asleep_seconds_total", .counter,
             "Time that clients were suspended, of all together, or of each if they are asked for.")
-        guard named, snapshot.clients.count <= Self.mostNamedClients else {
+        guard named, clients.count <= Self.mostNamedClients else {
             page.sample(
-                "nightbell_client_asleep_seconds_total", snapshot.status.counters.asleep / .seconds(1))
+                "nightbell_client_asleep_seconds_total", status.counters.asleep / .seconds(1))
             return
         }
-        for client in snapshot.clients {
+        for client in clients {
             page.sample(
                 "nightbell_client_asleep_seconds_total", client.counters.asleep / .seconds(1),
                 [("client", client.identifier)])

@@ -64,6 +64,11 @@ struct HostileTests {
         let afterwards = try HTTPPeer(port: fixture.port)
         try afterwards.request("GET", "/healthz")
         #expect(try afterwards.response().status == 200)
+        // It is refused before its body has come, and then ends its request.
+        let refused = try HTTPPeer(port: fixture.port)
+        try refused.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+        #expect(try refused.response().status == 405)
+        try refused.send("x")
         // One byte a second does not help.
         let start = BootClock.now()
         var isDribbling = true
@@ -72,7 +77,7 @@ struct HostileTests {
             if try begins.ends(within: 1_000) { isDribbling = false }
         }
         #expect(!isDribbling && BootClock.now() - start >= 5_000_000_000)
-        for peer in [silent, withoutBody, afterwards] { #expect(try peer.ends(within: 30_000)) }
+        for peer in [silent, withoutBody, afterwards, refused] { #expect(try peer.ends(within: 30_000)) }
     }
 
     @Test("A thousand connections are served after one another, and the supervisor wakes clients meanwhile")

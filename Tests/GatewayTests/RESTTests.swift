@@ -40,8 +40,11 @@ struct RESTTests {
             let refused = try fixture.get("/v1/clients?\(query)", token: token)
             #expect(refused.status == 400 && refused.errorCode == "INVALID_ARGUMENT", "\(query)")
         }
-        let status = try fixture.get("/v1/status", token: token).object
-        #expect((status["clients_by_state"] as? [String: Int])?["suspended"] == 1)
+        #expect(
+            try eventually(within: 20_000) {
+                let status = try fixture.get("/v1/status", token: token).object
+                return (status["clients_by_state"] as? [String: Int])?["suspended"] == 1
+            })
         _ = (phone, chat)
     }
 
@@ -147,14 +150,28 @@ struct RESTTests {
         _ = try stream.streams("retry: ")
         let phone = try fixture.supervisor.suspended("org.example.phone")
         let text = try stream.streams("\"state\":\"suspended\"")
-        #expect(text.contains("\"kind\":\"registered\"") && text.contains("id: 1\n"))
+        #expect(text.contains("\"kind\":\"registered\""))
+        let first = try #require(text.split(separator: "\n").first { $0.hasPrefix("id: ") })
 
         let later = try HTTPPeer(port: fixture.port)
         try later.request(
-            "GET", "/v1/events?identifier=org.example.phone", token: token, headers: ["Last-Event-ID: 1"])
+            "GET", "/v1/events?identifier=org.example.phone", token: token,
+            headers: ["Last-Event-ID: \(first.dropFirst(4))"])
         _ = try later.head()
         let replayed = try later.streams("\"state\":\"suspended\"")
-        #expect(!replayed.contains("id: 1\n"))
+        #expect(!replayed.contains("\(first)\n") && !replayed.contains("interrupted"))
+        // The id of another gateway's event, however small or large.
+        for id in ["1", "18000000000000000000"] {
+            let stranger = try HTTPPeer(port: fixture.port)
+            try stranger.request("GET", "/v1/events", token: token, headers: ["Last-Event-ID: \(id)"])
+            _ = try stranger.head()
+            let text = try stranger.streams("\"state\":\"suspended\"")
+            #expect(text.contains("event: interrupted\n") && text.contains("\(first)\n"), "\(id)")
+        }
+        let fresh = try HTTPPeer(port: fixture.port)
+        try fresh.request("GET", "/v1/events?after=0", token: token)
+        _ = try fresh.head()
+        #expect(try !fresh.streams("\"state\":\"suspended\"").contains("interrupted"))
         _ = try fixture.post("/v1/clients/org.example.phone/wake", token: token)
         #expect(try later.streams("\"kind\":\"wake\"").contains("\"detail\":\"request\""))
 

@@ -136,12 +136,15 @@ async function load() {
     if (isLoading) return;
     isLoading = true;
     isStale = false;
+    const asked = token;
     try {
         const query = new URLSearchParams({ order: "recent", limit: shownClients });
         if ($("search").value) query.set("search", $("search").value);
         if ($("state").value) query.set("state", $("state").value);
         const [status, list] = await Promise.all(
             [ask("/v1/status"), ask(`/v1/clients?${query}`)].map(async (response) => (await response).json()));
+        // It was left meanwhile.
+        if (token !== asked) return;
         const takenAt = Date.now() - list.age_ms;
         const known = clients;
         listed = list.as_of_unix_ns;
@@ -149,13 +152,13 @@ async function load() {
             const shown = { ...client, since: takenAt - client.in_state_ms, lastWake: wakes.get(client.identifier) };
             const before = known.get(client.identifier);
             // The list may be older than events that were received since.
-            if (before?.notedAt > listed) {
+            if (isNewer(before?.notedAt)) {
                 const { notedAt, state, since, counters } = before;
                 Object.assign(shown, { notedAt, state, since, counters, state_detail: "" });
             }
             return [client.identifier, shown];
         }));
-        isStale ||= notedAt > listed;
+        isStale ||= isNewer(notedAt);
         total = list.total;
         showTotals(status);
         showClients();
@@ -163,7 +166,7 @@ async function load() {
         $("door").hidden = true;
         $("leave").hidden = false;
     } catch (error) {
-        refused(error);
+        if (token === asked) refused(error);
     } finally {
         isLoading = false;
     }
@@ -177,6 +180,8 @@ let waiting = [];
 // The time of the latest event, and of the list, by the clock of the supervisor's machine.
 let notedAt = 0;
 let listed = 0;
+// Whether an event came after the list. Lists are some seconds old at most: otherwise that clock was set back.
+const isNewer = (time) => time > listed && time < listed + 60e9;
 
 function note(event) {
     if (event.kind === "wake") {
@@ -200,7 +205,7 @@ function note(event) {
     }
     waiting.push(event);
     if (waiting.length > shownEvents) waiting.shift();
-    notedAt = Math.max(notedAt, event.at_unix_ns);
+    notedAt = event.at_unix_ns;
     isStale = true;
 }
 
@@ -234,20 +239,28 @@ function receive(block) {
 async function follow() {
     const own = stream = new AbortController();
     while (stream === own) {
+        // The gateway gives a sign of life every 15 s.
+        const silence = new AbortController();
+        let patience = setTimeout(() => silence.abort(), 40000);
         try {
-            const response = await ask(`/v1/events?after=${lastEvent ?? 0}`, { signal: own.signal });
+            const signal = AbortSignal.any([own.signal, silence.signal]);
+            const response = await ask(`/v1/events?after=${lastEvent ?? 0}`, { signal });
             $("health").className = "";
             const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
             let rest = "";
             for (;;) {
                 const { done, value } = await reader.read();
                 if (done) break;
+                clearTimeout(patience);
+                patience = setTimeout(() => silence.abort(), 40000);
                 const blocks = (rest + value).split("\n\n");
                 rest = blocks.pop();
                 blocks.forEach(receive);
             }
         } catch (error) {
             if (error.status === 401 || error.status === 403) return refused(error);
+        } finally {
+            clearTimeout(patience);
         }
         if (stream !== own) return;
         $("health").className = "off";

@@ -101,7 +101,9 @@ final class GatewayRun {
                         "performance.getEntriesByName('first-contentful-paint').length",
                         "performance.getEntriesByName('first-contentful-paint')[0].startTime")))
         }
-        runDirectory.progress.say("clients are shown after \(figure(results.shown.max() ?? .nan)) ms")
+        runDirectory.progress.say(
+            "clients are shown after \(results.shown.map { figure($0, digits: 0) }.joined(separator: ", ")) ms"
+        )
         // The list shows those of the latest change.
         try wake(for: 1)
         for _ in 0..<Self.visibleWakes { results.visible.append(try timeUntilVisible(browser)) }
