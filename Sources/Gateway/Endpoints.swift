@@ -212,17 +212,19 @@ private struct EventStream: Sendable {
     @concurrent private func write(
         _ subscription: EventHub.Subscription, _ writer: inout any ResponseBodyWriter
     ) async throws {
-        var text = "retry: 1000\n\n"
+        var next = ByteBuffer(string: "retry: 1000\n\n")
         for await _ in subscription.signals {
             let portion = subscription.take()
-            if portion.isInterrupted { text += "event: interrupted\ndata: {}\n\n" }
-            if portion.dropped > 0 { text += "event: dropped\ndata: {\"dropped\":\(portion.dropped)}\n\n" }
-            for event in portion.events { text += event.text }
+            if portion.isInterrupted { next.writeString("event: interrupted\ndata: {}\n\n") }
+            if portion.dropped > 0 {
+                next.writeString("event: dropped\ndata: {\"dropped\":\(portion.dropped)}\n\n")
+            }
+            for event in portion.events { next.writeBytes(event.bytes) }
             // A comment: a sign of life.
-            if text.isEmpty { text = ":\n\n" }
+            if next.readableBytes == 0 { next.writeString(":\n\n") }
             // This waits for a peer that does not read; `ConnectionGuard` ends the wait.
-            try await writer.write(ByteBuffer(string: text))
-            text = ""
+            try await writer.write(next)
+            next = ByteBuffer()
             guard tokens.scopes(of: tokenHash)?.contains(.read) == true else { break }
             try await Task.sleep(for: Self.gathering)
         }

@@ -13,12 +13,17 @@ final class EventHub: Sendable {
         let number: UInt64
         let event: ClientEvent
         /// As server-sent event; made once for all streams.
-        let text: String
+        let bytes: [UInt8]
 
         init(_ number: UInt64, _ event: ClientEvent) {
             self.number = number
             self.event = event
-            text = "id: \(number)\ndata: \(event.json.text)\n\n"
+            var bytes: [UInt8] = []
+            bytes.reserveCapacity(256)
+            bytes += "id: \(number)\ndata: ".utf8
+            event.json.write(to: &bytes)
+            bytes += "\n\n".utf8
+            self.bytes = bytes
         }
     }
 

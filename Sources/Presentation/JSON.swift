@@ -30,7 +30,8 @@ package enum JSON: Sendable, Equatable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    private func write(to bytes: inout [UInt8]) {
+    /// Appends `text`.
+    package func write(to bytes: inout [UInt8]) {
         switch self {
         case .null: bytes += "null".utf8
         case .bool(let value): bytes += (value ? "true" : "false").utf8
@@ -59,7 +60,7 @@ package enum JSON: Sendable, Equatable {
 
     private static func write(_ string: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
-        if isPlain(string) {
+        if isPlain(string) || !string.unicodeScalars.contains(where: isEscaped) {
             bytes += string.utf8
         } else {
             writeEscaped(string, to: &bytes)
@@ -67,11 +68,15 @@ package enum JSON: Sendable, Equatable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Whether a string is written as it is. Nearly all are.
+    /// Whether a string is ASCII that is written as it is. Nearly all are.
     private static func isPlain(_ string: String) -> Bool {
         string.utf8.allSatisfy {
             (0x20..<0x7F).contains($0) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
         }
+    }
+
+    private static func isEscaped(_ scalar: Unicode.Scalar) -> Bool {
+        scalar == "\"" || scalar == "\\" || Escaping.isControl(scalar)
     }
 
     private static func writeEscaped(_ string: String, to bytes: inout [UInt8]) {
