@@ -45,6 +45,8 @@ package struct PushMemory: Sendable, Equatable {
         /// The wake that told the client of them.
         package var wakeID: UInt64
         package var until: Instant
+        /// `PushMemory.number` when it was told; never stored.
+        package var number: UInt64?
 
         package init(wakeID: UInt64, until: Instant) {
             self.wakeID = wakeID
@@ -78,6 +80,7 @@ package struct PushMemory: Sendable, Equatable {
     mutating func forgetService() {
         number = nil
         waiting = nil
+        run?.number = nil
     }
 
     /// When the client may be told again in the background, if it may be so often in an hour.

@@ -24,8 +24,8 @@ extension Supervision {
         observations.table[client.slot][index].push.number = waiting.number
         observations.table[client.slot][index].push.waiting = waiting.urgency
         guard let urgency = waiting.urgency else { return dropPending(index, of: client) }
-        if isNews {
-            // Several programs may share this client, and only the one whose message has failed is to wait.
+        if isNews, observation.push.number != nil {
+            // Several programs may share this client: a failure of one is no reason for the others to wait.
             observations.table[client.slot][index].push.retryAt = nil
         }
         if isNews || mutated(.repeatsPushes) {
@@ -141,8 +141,9 @@ extension Supervision {
     mutating func beginPush(_ index: Int, of client: ClientID, at now: Instant) {
         let until = now + settings.budgets.push
         let isInBackground = !clients[client.id].lifecycle.isForeground
-        observations.table[client.slot][index].push.run = .init(
-            wakeID: clients[client.id].lastWakeID, until: until)
+        var run = PushMemory.Run(wakeID: clients[client.id].lastWakeID, until: until)
+        run.number = observations.table[client.slot][index].push.number
+        observations.table[client.slot][index].push.run = run
         if isInBackground {
             observations.table[client.slot][index].push.noteTold(
                 settings.push.perHour, at: elapsed(at: now))
@@ -198,18 +199,24 @@ extension Supervision {
         guard observations.table.contains(client.slot) else { return }
         for index in observations.table[client.slot].indices
         where observations.table[client.slot][index].push.run != nil {
+            let told = observations.table[client.slot][index].push.run?.number
             observations.table[client.slot][index].push.run = nil
-            if !isHandled { tellAgain(index, of: client, at: now) }
+            if !isHandled { tellAgain(index, of: client, after: told, at: now) }
             recordObservations(of: client)
             observations.look(atClientIn: client.slot, at: elapsed(at: now))
         }
     }
 
-    private mutating func tellAgain(_ index: Int, of client: ClientID, at now: Instant) {
+    /// - Parameter number: that of the report that it was told of; nil: not known any more.
+    private mutating func tellAgain(
+        _ index: Int, of client: ClientID, after number: UInt64?, at now: Instant
+    ) {
         let push = observations.table[client.slot][index].push
         guard let urgency = push.waiting, !mutated(.forgetsUnhandledPushes) else { return }
         let elapsed = elapsed(at: now)
-        observations.table[client.slot][index].push.retryAt = elapsed + settings.push.retry
+        // Of a message that has come meanwhile it is told at once.
+        let hasNews = number != nil && push.number != nil && number != push.number
+        observations.table[client.slot][index].push.retryAt = hasNews ? nil : elapsed + settings.push.retry
         observations.table[client.slot][index].latest = .init(.pushed(urgency), at: elapsed)
         observations.table[client.slot][index].telling = .pending
     }

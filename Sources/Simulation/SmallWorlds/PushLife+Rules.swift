@@ -25,7 +25,7 @@ extension PushLife {
                     inboxes[index].isUntold = false
                 } else if waiting.number != inboxes[index].known {
                     inboxes[index].isUntold = true
-                    inboxes[index].retryAt = nil
+                    if inboxes[index].known != nil { inboxes[index].retryAt = nil }
                 }
                 inboxes[index].reported = waiting.urgency
                 inboxes[index].known = waiting.number
@@ -42,6 +42,7 @@ extension PushLife {
     /// Nothing is known of waiting messages.
     private mutating func forgetService(_ index: Int) {
         inboxes[index].known = nil
+        inboxes[index].run?.number = nil
         inboxes[index].reported = nil
         inboxes[index].isUntold = false
     }
@@ -76,6 +77,7 @@ extension PushLife {
         inboxes[index].isUntold = false
         inboxes[index].retryAt = nil
         inboxes[index].run = .init(wakeID: wake.wakeID, until: world.now + world.settings.budgets.push)
+        inboxes[index].run?.number = inbox.known
         return true
     }
 
@@ -145,10 +147,12 @@ extension PushLife {
     }
 
     private mutating func noteFailure(_ index: Int) {
+        let (told, known) = (inboxes[index].run?.number, inboxes[index].known)
         inboxes[index].run = nil
         guard inboxes[index].reported != nil else { return }
         inboxes[index].isUntold = true
-        inboxes[index].retryAt = world.now + .seconds(60)
+        let hasNews = told != nil && known != nil && told != known
+        inboxes[index].retryAt = hasNews ? nil : world.now + .seconds(60)
     }
 
     package mutating func end(_ index: Int) { inboxes[index].run = nil }
