@@ -111,7 +111,7 @@ public struct Administration: ~Copyable {
     ///
     /// - Parameters:
     ///   - body: at most 4,096 bytes.
-    ///   - lifetime: how long it is kept, in whole seconds; 28 days at most, and 30 s
+    ///   - lifetime: how long it is kept, in whole seconds; 28 days at most, and 5 s
     ///     at least.
     ///   - topic: replaces a waiting message of the same topic; at most 32 characters of base64url.
     /// - Returns: the number of the message (``PushMessage/id``).

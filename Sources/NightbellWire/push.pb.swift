@@ -194,7 +194,7 @@ package nonisolated struct WirePushRequest: Sendable {
     /// unspecified: normal
     package var urgency: WirePushUrgency = .unspecified
 
-    /// dropped after that, or 30 s
+    /// dropped after that, or 5 s
     package var lifetimeS: UInt32 = 0
 
     /// replaces a waiting message with the same; at most 32 characters of base64url; empty: none

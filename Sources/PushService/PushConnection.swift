@@ -24,6 +24,8 @@ final class PushConnection {
     private var isBlocked = false
     /// The last message that was given out, of each client.
     private var given: [Recipient: UInt64] = [:]
+    /// The same before requests that may still fail.
+    private var givenBefore: [Recipient: UInt64] = [:]
 
     /// No more requests are read while so many answers wait.
     private static let mostAnswers = 64
@@ -164,6 +166,7 @@ final class PushConnection {
         isTaking = true
         do throws(PushError) {
             let (messages, hasMore) = try service.messages(of: recipient, after: after)
+            if givenBefore[recipient] == nil { givenBefore[recipient] = after }
             given[recipient] = messages.last?.id ?? after
             return .messages(
                 .with {
@@ -199,12 +202,16 @@ final class PushConnection {
     // MARK: Answers
 
     /// The answers so far are about what is stored now.
-    func keepAnswers() { kept = answers.count }
+    func keepAnswers() {
+        kept = answers.count
+        givenBefore = [:]
+    }
 
     /// The other requests could not be stored.
     func fail(_ reason: String) {
         // Messages among them are given out again.
-        if kept < answers.count { given = [:] }
+        given.merge(givenBefore) { $1 }
+        givenBefore = [:]
         for index in answers.indices.dropFirst(kept) {
             answers[index].refusal = .with {
                 $0.reason = .failed

@@ -127,7 +127,6 @@ package final class PushService {
     // MARK: Turns
 
     private func endTurn() {
-        store.remove(mailboxes.expire(at: Self.now()))
         do throws(PushError) {
             try store.commit(lastNumber: mailboxes.lastNumber)
             lastProblem = ""
@@ -135,6 +134,7 @@ package final class PushService {
             undoTurn("\(error)")
         }
         answerOffers()
+        expire()
         let touched = touched
         self.touched = [:]
         for connection in touched.values { connection.flush() }
@@ -142,6 +142,19 @@ package final class PushService {
         report()
         if let due = mailboxes.expiryDue {
             expiryTimer?.set(milliseconds: max(1_000, (due - Self.now()) * 1_000))
+        }
+    }
+
+    /// Drops messages that are too old. If they cannot be removed from the store now, the next one that reads it
+    /// does: nothing else fails for that.
+    private func expire() {
+        let expired = mailboxes.expire(at: Self.now())
+        guard !expired.isEmpty else { return }
+        store.remove(expired)
+        do throws(PushError) {
+            try store.commit(lastNumber: mailboxes.lastNumber)
+        } catch {
+            store.dropChanges(lastNumber: mailboxes.lastNumber)
         }
     }
 
@@ -280,7 +293,7 @@ package final class PushService {
     func messages(
         of recipient: Recipient, after id: UInt64
     ) throws(PushError) -> (messages: [WirePushAnswer.Messages.Message], hasMore: Bool) {
-        // Some of them may not be written yet. What is written now is so even if this turn fails later.
+        // Some of them may not be written yet. It is stored even if this turn fails later.
         try store.commit(lastNumber: mailboxes.lastNumber)
         answerOffers()
         for connection in touched.values { connection.keepAnswers() }
@@ -300,7 +313,7 @@ package final class PushService {
         return (messages, hasMore)
     }
 
-    /// - Returns: the id of the message, and how long it is kept, in seconds.
+    /// - Returns: the id of the message, and the lifetime that its sender is told, in seconds.
     func add(_ offer: PushOffer) throws(Mailboxes.Refusal) -> (id: UInt64, lifetime: Int64) {
         let milliseconds = WallClock.now() / 1_000_000
         let (message, recipient, replaced) = try mailboxes.add(offer, at: Int64(milliseconds / 1_000))
@@ -313,7 +326,7 @@ package final class PushService {
 /// How other threads leave messages.
 package final class PushDoor: Sendable {
     package enum Outcome: Sendable {
-        /// It is stored, with this id, for so many seconds.
+        /// It is stored, with this id and lifetime in seconds.
         case accepted(UInt64, lifetime: Int64)
         case refused(Mailboxes.Refusal)
         /// It could not be stored, or the service has ended.

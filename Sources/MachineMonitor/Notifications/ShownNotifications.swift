@@ -33,29 +33,31 @@ struct ShownNotifications {
     }
 
     private mutating func read() {
-        guard case .content(let bytes)? = try? SmallFile.find(path, limit: Self.longestFile) else {
-            // One that is too long would never be read again.
-            unsafe unlink(path)
-            return
+        switch try? SmallFile.find(path, limit: Self.longestFile) {
+        case .content(let bytes): take(String(decoding: bytes, as: UTF8.self))
+        // It would never be read again.
+        case .stranger: unsafe unlink(path)
+        case nil: return
         }
-        ids = [:]
-        lineCount = 0
-        var lines: [Substring] = []
-        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+    }
+
+    private mutating func take(_ text: String) {
+        var entries: [(line: Substring, key: Key, id: UInt32)] = []
+        for line in text.split(separator: "\n") {
             let words = line.split(separator: " ")
             guard words.count == 4, words[0] == server, let number = UInt64(words[1]),
                 let revision = UInt64(words[2]), let id = UInt32(words[3])
             else { continue }
-            lines.append(line)
-            ids[Key(number: number, revision: revision)] = id
+            entries.append((line, Key(number: number, revision: revision), id))
         }
-        lineCount = lines.count
-        guard lines.count > Self.mostLines else { return }
-        // The oldest are hardly shown any more.
-        let kept = lines.suffix(Self.mostLines / 2)
-        unsafe unlink(path)
-        append(kept.joined(separator: "\n") + "\n")
-        read()
+        if entries.count > Self.mostLines {
+            // The oldest are hardly shown any more.
+            entries.removeFirst(entries.count - Self.mostLines / 2)
+            unsafe unlink(path)
+            append(entries.map(\.line).joined(separator: "\n") + "\n")
+        }
+        ids = Dictionary(entries.map { ($0.key, $0.id) }) { $1 }
+        lineCount = entries.count
     }
 
     /// The server's number; 0: it is not known to be shown.

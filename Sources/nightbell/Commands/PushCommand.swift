@@ -21,7 +21,7 @@ struct PushCommand: ParsableCommand {
     var urgency = Urgency.normal
     @Option(
         help: ArgumentHelp(
-            "How long it is kept, 30 s at least.", valueName: "seconds"))
+            "How long it is kept; its client has 5 s at least.", valueName: "seconds"))
     var lifetime: UInt32 = 86_400
     @Option(
         help: ArgumentHelp(
