@@ -1,7 +1,7 @@
 import Glibc
 package import LinuxSystem
 
-/// A directory of a test's own, removed with the files in it when the test lets go of it.
+/// A directory of a test's own, removed with all that is in it when the test lets go of it.
 package final class TemporaryDirectory: Sendable {
     package let path: String
 
@@ -11,8 +11,16 @@ package final class TemporaryDirectory: Sendable {
         path = String(decoding: template.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    deinit {
-        for name in (try? SmallFile.names(in: path)) ?? [] { unlink(path + "/" + name) }
+    deinit { Self.remove(path) }
+
+    private static func remove(_ path: String) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else { return }
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            unlink(path)
+            return
+        }
+        for name in (try? SmallFile.names(in: path)) ?? [] { remove(path + "/" + name) }
         rmdir(path)
     }
 

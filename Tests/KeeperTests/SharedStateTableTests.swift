@@ -42,7 +42,9 @@ import Testing
         // As after the store that names the record.
         var changed = bytes
         changed[number * 8] = 1
-        for byte in 0..<(SharedStateTable.Words.count * 8) { changed[48 * 8 + byte] = 7 }
+        // It follows eight words and the general numbers.
+        let first = (8 + SharedStateTable.generalCount) * 8
+        for byte in 0..<(SharedStateTable.Words.count * 8) { changed[first + byte] = 7 }
         let seven = UInt64(0x0707_0707_0707_0707)
         for step in [
             { (sharedState: SharedStateTable) in sharedState.write(4, SharedStateTable.Words(repeating: 2)) },
@@ -141,7 +143,7 @@ import Testing
         let raw = file.rawValue
         var wrong: UInt64 = 0x6e62_6c65_6467_65ff
         pwrite(raw, &wrong, 8, 0)
-        let call = "read shared state of version 255 (this program knows 5)"
+        let call = "read shared state of version 255 (this program knows 6)"
         #expect(throws: SystemError(code: EPROTO, call: call)) { _ = try SharedStateTable(mapping: raw) }
         wrong = 1
         pwrite(raw, &wrong, 8, 0)
