@@ -83,7 +83,11 @@ final class EventHub: Sendable {
             signal.yield()
         }
 
-        fileprivate func drop(_ count: Int) { portion.withLockedValue { $0.dropped += count } }
+        /// So many events, of all clients, are not known any more.
+        fileprivate func miss(_ count: Int) {
+            guard identifier == nil else { return interrupt() }
+            portion.withLockedValue { $0.dropped += count }
+        }
     }
 
     private struct State {
@@ -106,8 +110,11 @@ final class EventHub: Sendable {
         mutating func resume(_ subscription: Subscription, after number: UInt64) {
             let isKnown = numberBefore < number && number <= lastEvent
             let first = recent.first?.number ?? lastEvent + 1
-            if number != 0, !isKnown || number < lastInterruption { subscription.interrupt() }
-            if isKnown, number + 1 < first { subscription.drop(Int(first - 1 - number)) }
+            if !isKnown || number < lastInterruption {
+                if number != 0 { subscription.interrupt() }
+            } else if number + 1 < first {
+                subscription.miss(Int(first - 1 - number))
+            }
             subscription.add(
                 recent.lazy.filter { !isKnown || $0.number > number }.map { Numbered($0.number, $0.event) })
         }

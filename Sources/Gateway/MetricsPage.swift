@@ -20,8 +20,9 @@ struct MetricsPage: Sendable {
         page.family("nightbell_gateway_event_streams", .gauge, "Connections that follow events.")
         page.sample("nightbell_gateway_event_streams", Double(hub.streams))
         addDurations(to: &page)
-        guard let status, let clients else { return page.text }
+        guard let status else { return page.text }
         add(status, to: &page)
+        guard let clients else { return page.text }
         add(clients, to: &page)
         addAsleep(status, clients, named: withClients, to: &page)
         return page.text
@@ -81,7 +82,7 @@ struct MetricsPage: Sendable {
             "Wakes that clients were spared: one for each ping that was sent for them, and one for each time there was only noise to read."
         )
         for (profile, counters) in profiles {
-            let ofNoise = counters.wakesAvoided - counters.sent
+            let ofNoise = max(0, counters.wakesAvoided - counters.sent)
             for (kind, count) in [("ping", counters.sent), ("noise", ofNoise)] {
                 page.sample(
                     "nightbell_wakes_avoided_total", Double(count), [("profile", profile), ("kind", kind)])

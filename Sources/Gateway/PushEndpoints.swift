@@ -48,7 +48,7 @@ struct PushEndpoints: Sendable {
         case .refused:
             throw APIError(
                 status: .tooManyRequests, code: "TOO_MANY_MESSAGES",
-                message: "as many messages wait for this client, or its user, as may",
+                message: "as many messages wait at this address, or for all clients of its user, as may",
                 headers: [.retryAfter: Self.retryAfter])
         case .failed: throw APIError.pushUnavailable
         }

@@ -25,6 +25,8 @@ actor RecentAnswer<Value: Sendable> {
     /// The answer may be older if it takes long: the supervisor and the gateway spend this share of the time on
     /// it at most.
     private static var share: Int { 100 }
+    /// Time that was spent waiting, such as for a supervisor that is being replaced, must not count.
+    private static var greatestAge: Duration { .seconds(10) }
 
     init(
         _ link: SupervisorLink, age: Duration,
@@ -48,7 +50,7 @@ actor RecentAnswer<Value: Sendable> {
         do throws(APIError) {
             let value = try await link.ask(isFree: true, question)
             let now = ContinuousClock.now
-            validUntil = now + max(age, began.duration(to: now) * Self.share)
+            validUntil = now + min(max(age, began.duration(to: now) * Self.share), Self.greatestAge)
             let answer = Dated(value: value, takenAt: began, takenAtUnixNanoseconds: beganUnix)
             latest = answer
             return .success(answer)

@@ -25,6 +25,8 @@ final class GatewayBrowser {
         guard cfloors_pipe(&reply) == 0 else { throw LoadError(failed: "pipe") }
         replies = OwnedDescriptor(adopting: reply[0])
         let replyEnd = OwnedDescriptor(adopting: reply[1])
+        // One that has ended is told as an error.
+        signal(SIGPIPE, SIG_IGN)
         let rights = geteuid() == 0 ? ["--no-sandbox"] : []
         process = try ChildProcess(
             "chromium",
