@@ -42,11 +42,11 @@ package final class SharedStateTable {
     package static let generalCount = 112
 
     private static let farCount = 29
-    private static let headerWords = 144
+    private static let headerWords = begunStart + 24
     /// The slot of the record that waits in the header, plus one; 0: none.
     private static let begunIndex = 3
     private static let generalStart = 8
-    private static let begunStart = 120
+    private static let begunStart = generalStart + generalCount
     /// A record's presence, its words, and its near numbers.
     private static let nearWords = 1 + Words.count + nearCount
     private static let isThere: UInt64 = 1

@@ -19,13 +19,13 @@ final class GatewayProcess {
         port = UInt16.random(in: 20_000...30_000)
         pushSocket = runDirectory.path + "/push.sock"
         directory = runDirectory.path + "/pushes"
+        _ = mkdir(directory, 0o700)
     }
 
     /// nil: it does not run.
     var id: pid_t? { process?.id }
 
     func start(_ supervisor: PrivateSupervisor) throws {
-        _ = mkdir(directory, 0o700)
         process = try runDirectory.start(
             Self.program,
             [
@@ -45,7 +45,6 @@ final class GatewayProcess {
 
     /// Makes a token with all scopes.
     func makeToken() throws -> String {
-        _ = mkdir(directory, 0o700)
         let command = try runDirectory.start(
             Self.program,
             ["token", "create", "load", "--scope", "read", "wake", "push", "--tokens", tokens], log: "token")
