@@ -35,13 +35,17 @@ import Testing
     }
 
     @Test func aClientEndedByMemoryPressureIsLaunchedAgain() throws {
-        let supervisor = try supervisor { $0.settings.memoryPressure.pause = .milliseconds(100) }
+        let supervisor = try supervisor { $0.settings.memoryPressure.pause = .seconds(1) }
         let actor = try TestClient(name, of: supervisor)
         let first = try actor.start()
         let peer = try first.park("registration", "")
         try first.say("background")
         try supervisor.reaches(.suspended, name)
         supervisor.pretendMemoryIsShort()
+        #expect(
+            try eventually {
+                try supervisor.show(name)?.stateDetail.contains("memory is short: not before") ?? false
+            })
         let second = try actor.returns()
         #expect(try second.event("wake").contains("reasons=relaunched"))
         #expect(try supervisor.show(name)?.counters["ended_under_pressure"] == 1)

@@ -120,7 +120,7 @@ extension Supervision {
     func fetchObstacle(_ client: Client, at now: Instant) -> FetchObstacle? {
         guard fetches.window(at: client.owner) != nil else { return nil }
         if machine.network?.isUp == false { return .networkDown }
-        if machine.isShort || now < pressedUntil { return .shortage }
+        if machine.isShort || isMemoryShort(at: now) { return .shortage }
         if machine.isSleepImminent { return .machineSleeps }
         if fetches.isHeld(client.owner) || !fetches.hasPlace(for: client.user) { return .placesOfUser }
         return fetches.hasPlace ? nil : .places
@@ -134,7 +134,7 @@ extension Supervision {
 
     /// Ends a turn: begins the fetches that are due, and those that may begin because the machine is awake.
     mutating func runFetches(at now: Instant, into actions: inout ActionBuffer) {
-        guard !fetches.isEmpty, now >= pressedUntil else { return }
+        guard !fetches.isEmpty, !isMemoryShort(at: now) else { return }
         while let place = fetches.popReady(at: elapsed(at: now)) {
             guard let owner = owners[place: place], let client = owner.client else { continue }
             guard fetches.hasPlace(for: owner.user) else {

@@ -54,9 +54,9 @@ extension Supervision {
 
     /// Ends a turn: launches as many clients as the limits permit.
     mutating func startLaunches(at now: Instant, into actions: inout ActionBuffer) {
-        if now >= pressedUntil { pressedUntil = Self.unpressed }
+        if !isMemoryShort(at: now) { pressedUntil = Self.unpressed }
         while let (client, kind) = launchQueue.next(
-            settings, isPressed: now < pressedUntil, sharing: !mutated(.launchesBeyondShares))
+            settings, isPressed: isMemoryShort(at: now), sharing: !mutated(.launchesBeyondShares))
         {
             guard clients.contains(client.id), clients[client.id].launches.kind == kind,
                 case .dormant(.queued) = clients[client.id].lifecycle.stage

@@ -1,5 +1,9 @@
 /// Ends sleepers when memory is short.
 extension Supervision {
+    /// Whether the kernel has said so a short time ago: launches for which nothing waits, and fetches, are
+    /// put off.
+    package func isMemoryShort(at now: Instant) -> Bool { now < pressedUntil }
+
     /// Terminates suspended clients that can be launched again, the largest first; those that would have to
     /// be launched again soon, because they lose reach, after all others. Unmodified programs are left alone:
     /// they could not save what they know.

@@ -54,6 +54,8 @@ package struct ClientView: Sendable {
         package var hibernates: Bool
         package var exitsOnSuspend: Bool
         package var isWaitingForUnlock: Bool
+        /// Until when it waits because memory is short; nil: it does not.
+        package var waitsForMemoryUntil: Instant?
         /// Its user has quit it: only its location services launch it.
         package var isQuit: Bool
     }
@@ -148,6 +150,12 @@ extension Supervision {
         let record = clients[client.id]
         var notBefore: Instant?
         if case .dormant(.waiting(let instant)) = record.lifecycle.stage { notBefore = instant }
+        var waitsForMemoryUntil: Instant?
+        if case .dormant(.queued) = record.lifecycle.stage, !record.launches.kind.isUrgent,
+            pressedUntil != Self.unpressed
+        {
+            waitsForMemoryUntil = pressedUntil
+        }
         var until: Instant?
         if case .launching(let instant) = record.lifecycle.stage { until = instant }
         return ClientView.Launches(
@@ -155,7 +163,8 @@ extension Supervision {
             until: until,
             inRow: Int(record.launches.inRow), stateBytes: Int(record.launches.stateBytes),
             hibernates: record.hibernates, exitsOnSuspend: record.exitsOnSuspend,
-            isWaitingForUnlock: isWaitingForUnlock(client), isQuit: isQuit(client))
+            isWaitingForUnlock: isWaitingForUnlock(client), waitsForMemoryUntil: waitsForMemoryUntil,
+            isQuit: isQuit(client))
     }
 
     /// The client's sockets that survive its process, in the order in which they were handed over, unless one

@@ -174,6 +174,9 @@ extension ClientView {
             names.append(observations.isEmpty ? "quit" : "quit; only its location launches it")
         }
         if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
+        if let until = launches.waitsForMemoryUntil {
+            names.append("memory is short: not before \(until.since(now).wireMilliseconds) ms")
+        }
         if let until = launches.notBefore, !launches.reasons.isEmpty {
             names.append("not before \(until.since(now).wireMilliseconds) ms")
         }

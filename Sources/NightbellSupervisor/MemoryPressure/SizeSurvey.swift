@@ -1,6 +1,7 @@
 import EventLoop
 import Glibc
 import LinuxSystem
+import Logging
 import NightbellCore
 import NightbellWire
 
@@ -66,6 +67,10 @@ extension Supervisor {
         memory.survey = nil
         // Some may have woken meanwhile.
         let sizes = survey.sizes.filter { size in ask { $0.state(of: size.client) } == .suspended }
+        if !ask({ $0.isMemoryShort(at: now) }) {
+            let pause = supervision.settings.memoryPressure.pause
+            logger.notice("memory is short: for \(pause) only launches that are waited for take place")
+        }
         feed(.memoryPressure(sizes))
         for (key, request) in survey.requests {
             guard let connection = connections[key] else { continue }

@@ -214,6 +214,9 @@ struct LaunchTests {
         bench.turn(.ended(other, .failed))
         #expect(launched(bench.pass(.seconds(29))).isEmpty)
         #expect(launched(bench.turn(.fired(socket, .readable))) == [client])
+        #expect(
+            bench.core.view(of: other, at: bench.now)?.launches.waitsForMemoryUntil
+                == bench.now + .seconds(1))
         #expect(launched(bench.pass(.seconds(1))) == [other])
     }
 
