@@ -49,6 +49,11 @@ int cfloors_leave_a_processor(void) {
     return sched_setaffinity(0, sizeof set, &set) == 0 ? 0 : errno;
 }
 
+int cfloors_run_when_idle(void) {
+    struct sched_param parameter = {0};
+    return sched_setscheduler(0, SCHED_IDLE, &parameter) == 0 ? 0 : errno;
+}
+
 void cfloors_hold_standard_descriptors(void) {
     int descriptor;
     do descriptor = open("/dev/null", O_RDONLY);

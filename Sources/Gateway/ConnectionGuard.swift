@@ -27,6 +27,9 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
+        // Without it the kernel's own limit holds, which is greater.
+        _ = context.channel.setOption(
+            ChannelOptions.socketOption(.so_sndbuf), value: SocketOptionValue(limits.sendBufferBytes))
         if context.channel.isActive { expect(within: limits.headTime, context) }
     }
 

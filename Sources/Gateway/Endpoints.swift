@@ -27,7 +27,7 @@ struct Endpoints: Sendable {
 
     var router: Router<Context> {
         let router = Router(context: Context.self, options: [.autoGenerateHeadEndpoints])
-        router.add(middleware: ResponseRules())
+        router.add(middleware: ResponseRules(limits))
         for asset in Asset.all { add(router, asset.path, .get) { _, _ in asset.response } }
         add(router, "/healthz", .get) { _, _ in .text("ok\n") }
         add(router, "/readyz", .get) { _, _ in try readiness() }

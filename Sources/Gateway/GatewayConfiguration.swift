@@ -72,6 +72,9 @@ package struct Limits: Sendable {
     package var headTime: Duration = .seconds(15)
     /// From there to the end of its body.
     package var bodyTime: Duration = .seconds(10)
+    /// The most that the kernel keeps for a peer that does not read, in bytes; it doubles that. It would be
+    /// megabytes for each peer otherwise.
+    package var sendBufferBytes = 131_072
     /// How long a peer may leave unread what was written to it.
     package var writeTime: Duration = .seconds(20)
     /// Events that wait for one slow stream; it loses the oldest.
@@ -83,6 +86,10 @@ package struct Limits: Sendable {
     package var waitingRequests = 64
     /// Requests passed on to the supervisor, a second; twice as many in a burst.
     package var requestsPerSecond = 200
+    /// Refused requests answered at once, a second; five times as many in a burst. Others are answered after
+    /// the pause.
+    package var refusalsPerSecond = 20
+    package var refusalPause: Duration = .seconds(1)
     /// How old the status and the list of clients may be; older if the supervisor takes long to answer.
     package var answerAge: Duration = .seconds(1)
 

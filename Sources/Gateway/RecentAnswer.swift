@@ -26,7 +26,7 @@ actor RecentAnswer<Value: Sendable> {
     /// it at most.
     private static var share: Int { 100 }
     /// Time that was spent waiting, such as for a supervisor that is being replaced, must not count.
-    private static var greatestAge: Duration { .seconds(10) }
+    private static var greatestAge: Duration { .seconds(20) }
 
     init(
         _ link: SupervisorLink, age: Duration,

@@ -252,19 +252,22 @@ public struct Administration: ~Copyable {
 /// Events of clients, as they happen. It belongs to one thread at a time.
 public struct ClientEvents: ~Copyable {
     private var connection: AdministrationConnection
+    /// Events that have come together with the last one that was returned, the latest first.
+    private var rest: [ClientEvent] = []
 
     init(connection: consuming AdministrationConnection) {
         self.connection = connection
     }
 
-    /// Readable when ``nextPending()`` has something to return. Do not read from it.
+    /// Readable when events arrive: ``nextPending()`` returns them one by one until there are none. Do not
+    /// read from it.
     public var fileDescriptor: CInt { connection.rawValue }
 
     /// Waits for the next event; nil when the supervisor has ended.
     public mutating func next() throws(NightbellError) -> ClientEvent? {
         while true {
-            switch try connection.receive() {
-            case .message(let message): if let event = try event(in: message) { return event }
+            switch try nextPending() {
+            case .event(let event): return event
             case .nothing: connection.waitUntilReadable()
             case .end: return nil
             }
@@ -283,8 +286,9 @@ public struct ClientEvents: ~Copyable {
     /// The next event if it has already arrived. Never blocks.
     public mutating func nextPending() throws(NightbellError) -> Pending {
         while true {
+            if let event = rest.popLast() { return .event(event) }
             switch try connection.receive() {
-            case .message(let message): if let event = try event(in: message) { return .event(event) }
+            case .message(let message): rest = try events(in: message).reversed()
             case .nothing: return .nothing
             case .end: return .end
             }
@@ -292,11 +296,11 @@ public struct ClientEvents: ~Copyable {
     }
 
     /// Ignores messages other than events: they belong to later versions of the protocol.
-    private func event(in message: WireSupervisorMessage) throws(NightbellError) -> ClientEvent? {
+    private func events(in message: WireSupervisorMessage) throws(NightbellError) -> [ClientEvent] {
         switch message.body {
-        case .watchEvent(let event)?: return ClientEvent(event)
+        case .watchEvents(let events)?: return events.events.map(ClientEvent.init)
         case .error(let error)?: throw NightbellError(error)
-        default: return nil
+        default: return []
         }
     }
 }

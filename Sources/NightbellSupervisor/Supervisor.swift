@@ -330,6 +330,7 @@ public actor Supervisor {
 
     /// Does the work that no client waits for, and prepares for the next turn.
     private func housekeep() {
+        sendEvents()
         inspectLocks()
         giveMemoryBack()
         if case .lameDuck(let until) = phase, now >= until || isLameDuckOver { finish() }

@@ -1530,13 +1530,13 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     set {body = .clientInfo(newValue)}
   }
 
-  /// follows Watch, until the connection ends
-  package var watchEvent: WireWatchEvent {
+  /// follow Watch, until the connection ends
+  package var watchEvents: WireWatchEvents {
     get {
-      if case .watchEvent(let v)? = body {return v}
-      return WireWatchEvent()
+      if case .watchEvents(let v)? = body {return v}
+      return WireWatchEvents()
     }
-    set {body = .watchEvent(newValue)}
+    set {body = .watchEvents(newValue)}
   }
 
   /// answers Reload
@@ -1578,8 +1578,8 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case supervisorStatus(WireSupervisorStatus)
     /// answers Show, and List once for each client
     case clientInfo(WireClientInfo)
-    /// follows Watch, until the connection ends
-    case watchEvent(WireWatchEvent)
+    /// follow Watch, until the connection ends
+    case watchEvents(WireWatchEvents)
     /// answers Reload
     case reloaded(WireReloaded)
 
@@ -4585,6 +4585,20 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
+/// The events of a moment, in their order.
+package nonisolated struct WireWatchEvents: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// at least one
+  package var events: [WireWatchEvent] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 package nonisolated struct WireWatchEvent: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -5427,7 +5441,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{3}notification_scheduled\0\u{3}notification_list\0\u{4}\u{5}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_event\0\u{2}\u{1e}reloaded\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{3}notification_scheduled\0\u{3}notification_list\0\u{4}\u{5}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_events\0\u{2}\u{1e}reloaded\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5671,16 +5685,16 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
         }
       }()
       case 34: try {
-        var v: WireWatchEvent?
+        var v: WireWatchEvents?
         var hadOneofValue = false
         if let current = self.body {
           hadOneofValue = true
-          if case .watchEvent(let m) = current {v = m}
+          if case .watchEvents(let m) = current {v = m}
         }
         try decoder.decodeSingularMessageField(value: &v)
         if let v = v {
           if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .watchEvent(v)
+          self.body = .watchEvents(v)
         }
       }()
       case 64: try {
@@ -5782,8 +5796,8 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
       guard case .clientInfo(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 33)
     }()
-    case .watchEvent?: try {
-      guard case .watchEvent(let v)? = self.body else { preconditionFailure() }
+    case .watchEvents?: try {
+      guard case .watchEvents(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 34)
     }()
     case .reloaded?: try {
@@ -10704,6 +10718,36 @@ nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftPr
     if lhs.latestAgoMs != rhs.latestAgoMs {return false}
     if lhs.isTold != rhs.isTold {return false}
     if lhs.waitsFor != rhs.waitsFor {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireWatchEvents: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".WatchEvents"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}events\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.events) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.events.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.events, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireWatchEvents, rhs: WireWatchEvents) -> Bool {
+    if lhs.events != rhs.events {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -60,19 +60,24 @@ package enum JSON: Sendable, Equatable {
 
     private static func write(_ string: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
-        if isPlain(string) || !string.unicodeScalars.contains(where: isEscaped) {
-            bytes += string.utf8
-        } else {
-            writeEscaped(string, to: &bytes)
+        let isWritten = unsafe string.utf8.withContiguousStorageIfAvailable { text in
+            guard unsafe text.allSatisfy(isPlain) else { return false }
+            unsafe bytes += text
+            return true
+        }
+        if isWritten != true {
+            if string.unicodeScalars.contains(where: isEscaped) {
+                writeEscaped(string, to: &bytes)
+            } else {
+                bytes += string.utf8
+            }
         }
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Whether a string is ASCII that is written as it is. Nearly all are.
-    private static func isPlain(_ string: String) -> Bool {
-        string.utf8.allSatisfy {
-            (0x20..<0x7F).contains($0) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\")
-        }
+    /// Whether it is a character that is written as it is. Nearly all are.
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
     }
 
     private static func isEscaped(_ scalar: Unicode.Scalar) -> Bool {

@@ -88,6 +88,11 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The most connections that follow events.", valueName: "count"))
     var streams: Int?
 
+    @Option(
+        help: ArgumentHelp(
+            "Refused requests answered at once, a second; others wait a second.", valueName: "count"))
+    var refusals: Int?
+
     func validate() throws {
         guard let address else {
             throw ValidationError("--listen: expected a port, or an address and a port: \(listen)")
@@ -106,7 +111,9 @@ struct ServeCommand: AsyncParsableCommand {
                     "--public-url: expected https://host or https://host:port: \(publicURL)")
             }
         }
-        for (name, value) in [("--connections", connections), ("--streams", streams)] {
+        for (name, value) in [
+            ("--connections", connections), ("--streams", streams), ("--refusals", refusals),
+        ] {
             if let value, !(1...100_000).contains(value) {
                 throw ValidationError("\(name): expected a number from 1 to 100000")
             }
@@ -161,6 +168,7 @@ struct ServeCommand: AsyncParsableCommand {
         if let certificate, let key { configuration.certificate = .init(chain: certificate, key: key) }
         if let connections { configuration.limits.connections = connections }
         if let streams { configuration.limits.streams = streams }
+        if let refusals { configuration.limits.refusalsPerSecond = refusals }
         if let push {
             configuration.push = .init(
                 directory: push, socket: pushSocket ?? Client.Configuration.defaultPushSocketPath(),

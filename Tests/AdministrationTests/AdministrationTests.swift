@@ -2,6 +2,7 @@ import Glibc
 import LinuxSystem
 import Nightbell
 import NightbellWire
+import SwiftProtobuf
 import Synchronization
 import Testing
 
@@ -147,15 +148,19 @@ struct AdministrationTests {
     @Test("Events come in order, by waiting and by polling, until the supervisor ends")
     func watches() throws {
         let supervisor = try ScriptedSupervisor { request in
-            let events = (1...3).map { number in
-                var event = WireWatchEvent()
-                event.identifier = request.watch.identifier
-                event.kind = "wake"
-                event.detail = String(number)
-                event.state = .background
-                return answer(.init(), .watchEvent(event))
+            let events = (1...5).map { number in
+                WireWatchEvent.with {
+                    $0.identifier = request.watch.identifier
+                    $0.kind = "wake"
+                    $0.detail = String(number)
+                    $0.state = .background
+                }
             }
-            return [answer(request, .done(WireDone()))] + events
+            // One at a time, and several at once.
+            let packets = [events[..<1], events[1..<2], events[2...]].map { part in
+                answer(.init(), .watchEvents(.with { $0.events = Array(part) }))
+            }
+            return [answer(request, .done(WireDone()))] + packets
         }
         var events = try Administration(socketPath: supervisor.path).watch("alice")
         let first = try #require(try events.next())
@@ -169,6 +174,12 @@ struct AdministrationTests {
         }
         #expect(second.detail == "2")
         #expect(try events.next()?.detail == "3")
+        #expect(try events.next()?.detail == "4")
+        guard case .event(let last) = try events.nextPending() else {
+            Issue.record("the last event is missing")
+            return
+        }
+        #expect(last.detail == "5")
         #expect(try events.nextPending() == .nothing)
         try supervisor.end()
         #expect(try events.next() == nil)

@@ -16,7 +16,7 @@ struct DescriptionTests {
         "The gateway does as its description says",
         .enabled(if: access(schemathesis, X_OK) == 0, "needs schemathesis"))
     func asDescribed() throws {
-        let fixture = try GatewayFixture(pushes: true)
+        let fixture = try GatewayFixture(gateway: ["--refusals", "10000"], pushes: true)
         let token = try fixture.token("test", "read", "wake", "push")
         try fixture.isReady()
         let phone = try fixture.supervisor.suspended("org.example.phone")

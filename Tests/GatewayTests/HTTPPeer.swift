@@ -90,6 +90,15 @@ final class HTTPPeer {
         return false
     }
 
+    /// The responses that have arrived since this was asked last; none is read afterwards.
+    func answersSoFar() throws -> Int {
+        while !hasEnded, !Poll.wait(socket.rawValue, for: .readable, timeoutMilliseconds: 0).isEmpty {
+            try readMore()
+        }
+        defer { unread = [] }
+        return String(decoding: unread, as: UTF8.self).components(separatedBy: "HTTP/1.1 ").count - 1
+    }
+
     private func takeLine() throws -> String {
         while true {
             if let end = unread.firstIndex(of: UInt8(ascii: "\n")) {

@@ -133,4 +133,33 @@ struct HostileTests {
         }
         _ = phone
     }
+
+    @Test("Peers that are refused again and again wait, and others do not")
+    func refusals() throws {
+        let fixture = try GatewayFixture()
+        let peers = try (0..<100).map { _ in try HTTPPeer(port: fixture.port) }
+        let request = "POST /push/unknown HTTP/1.1\r\nHost: a\r\nTTL: 1\r\nContent-Length: 0\r\n\r\n"
+        let start = BootClock.now()
+        for peer in peers { try peer.send(String(repeating: request, count: 30)) }
+        var answers = 0
+        while BootClock.now() - start < 2_000_000_000 {
+            let asked = BootClock.now()
+            #expect(try fixture.get("/healthz").status == 200)
+            #expect(BootClock.now() - asked < 1_000_000_000)
+            for peer in peers { answers += try peer.answersSoFar() }
+        }
+        let seconds = Double(BootClock.now() - start) / 1e9
+        // A burst of 100, 20 a second, and one a second for each connection.
+        #expect(answers >= 100 && Double(answers) <= 200 + 120 * seconds, "\(answers) in \(seconds) s")
+    }
+
+    @Test("The kernel keeps little of what a peer does not read")
+    func sendBuffer() throws {
+        let fixture = try GatewayFixture()
+        let peer = try HTTPPeer(port: fixture.port)
+        try peer.request("GET", "/healthz")
+        #expect(try peer.response().status == 200)
+        let sockets = try Program.run("/usr/bin/ss", ["-tmnH", "sport = :\(fixture.port)"])
+        #expect(sockets.output.contains("tb262144,"), "\(sockets.output)")
+    }
 }

@@ -145,10 +145,7 @@ import Testing
         try supervisor.forgets(name)
         // The core has forgotten its name by then; a watcher of that name is told the end all the same.
         for kind in ["crashed", "gave up", "gone"] {
-            let event = try watcher.notice { body -> WireWatchEvent? in
-                guard case .watchEvent(let event) = body, event.kind == kind else { return nil }
-                return event
-            }
+            let event = try watcher.event { $0.kind == kind }
             #expect(event.identifier == name)
         }
         #expect(isClosed(peer))

@@ -73,10 +73,7 @@ struct GatewayRightsTests {
         #expect(try error(gateway, .wakeClient(.with { $0.identifier = Self.name })) == refusal)
         if mayWake {
             try client.finish(try client.wake())
-            let event = try watcher.notice { body -> WireWatchEvent? in
-                guard case .watchEvent(let event) = body, event.kind == "wake" else { return nil }
-                return event
-            }
+            let event = try watcher.event { $0.kind == "wake" }
             #expect(event.identifier == Self.name)
         } else {
             for body: WireClientMessage.OneOf_Body in [
@@ -125,11 +122,7 @@ struct GatewayRightsTests {
             var events: [WireWatchEvent] = []
             // In the order in which they happened.
             while events.last?.kind != "wake" {
-                events.append(
-                    try watcher.notice { body in
-                        guard case .watchEvent(let event) = body else { return nil }
-                        return event
-                    })
+                events.append(try watcher.event { _ in true })
             }
             return events
         }

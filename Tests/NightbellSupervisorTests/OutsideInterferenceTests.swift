@@ -93,11 +93,7 @@ import Testing
 
     /// The supervisor has noticed.
     private func notices(_ watcher: WireClient) throws {
-        let identifier = try watcher.notice { body -> String? in
-            guard case .watchEvent(let event) = body, event.kind == "running" else { return nil }
-            return event.identifier
-        }
-        #expect(identifier == name)
+        #expect(try watcher.event { $0.kind == "running" }.identifier == name)
     }
 
     @Test(arguments: Interference.allCases, Question.allCases)

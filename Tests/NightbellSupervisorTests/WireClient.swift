@@ -10,6 +10,7 @@ final class WireClient {
     private var lastRequest: UInt64 = 0
     /// Unrequested messages of the supervisor that have not been read yet.
     private var notices: [WireSupervisorMessage] = []
+    private var events: [WireWatchEvent] = []
 
     static let patience: Int32 = 10_000
 
@@ -163,6 +164,19 @@ final class WireClient {
         }
     }
 
+    /// Waits, as a watcher, for an event like this one.
+    func event(where isWanted: (WireWatchEvent) -> Bool) throws -> WireWatchEvent {
+        while true {
+            while !events.isEmpty {
+                let event = events.removeFirst()
+                if isWanted(event) { return event }
+            }
+            events = try notice { body in
+                if case .watchEvents(let events) = body { events.events } else { nil }
+            }
+        }
+    }
+
     /// Waits for the end of the connection; returns the last error before it.
     func end() throws -> WireError? {
         var last: WireError?
@@ -250,10 +264,7 @@ final class WireClient {
 
     /// Waits, as a watcher, for an event of the machine with this in it.
     func machine(_ text: String) throws {
-        _ = try notice { body -> Bool? in
-            guard case .watchEvent(let event) = body, event.kind == "machine" else { return nil }
-            return event.detail.contains(text) ? true : nil
-        }
+        _ = try event { $0.kind == "machine" && $0.detail.contains(text) }
     }
 
     func wake(within milliseconds: Int32 = patience) throws -> WireWake {
@@ -308,10 +319,7 @@ final class WireClient {
         watch.identifier = identifier
         guard case .done = try watcher.ask(.watch(watch)) else { throw TestFailure("cannot watch") }
         if try show(identifier).state == state { return }
-        _ = try watcher.notice { body -> Bool? in
-            guard case .watchEvent(let event) = body else { return nil }
-            return event.state == state ? true : nil
-        }
+        _ = try watcher.event { $0.state == state }
     }
 }
 

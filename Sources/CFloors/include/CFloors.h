@@ -94,6 +94,9 @@ void cfloors_ignore_children(void);
 // Keeps the calling process and its children away from the first of its processors, if there are others. 0, or an error number.
 int cfloors_leave_a_processor(void);
 
+// Leaves the processors to all other processes. 0, or an error number.
+int cfloors_run_when_idle(void);
+
 // Opens what is closed of descriptors 0 to 2, so that nothing else is taken for them; writing there fails.
 void cfloors_hold_standard_descriptors(void);
 

@@ -28,7 +28,7 @@ package struct GatewayCommand: ParsableCommand {
     @Option(help: "Requests a second of strangers.")
     package var garbage = 10_000
 
-    @Option(help: "How long each part lasts.")
+    @Option(help: "How long each part of a round lasts; there are three rounds.")
     package var seconds = 10
 
     @Option(

@@ -24,35 +24,38 @@ struct Strangers {
         random = SplitMix64(seed: seed)
     }
 
-    /// The answers that a process of this role has told of in its log.
-    static func answers(in log: String) -> Int? {
-        log.split(separator: "\n").last { $0.hasPrefix("answers ") }.flatMap { Int($0.dropFirst(8)) }
+    /// The requests that a process of this role has told of in its log.
+    static func counts(in log: String) -> (sent: Int, answered: Int)? {
+        let words = log.split(separator: "\n").last { $0.hasPrefix("sent ") }?.split(separator: " ") ?? []
+        guard words.count == 4, let sent = Int(words[1]), let answered = Int(words[3]) else { return nil }
+        return (sent, answered)
     }
 
-    /// Sends until it is asked to end, and then writes how many requests were answered.
+    /// Sends until it is asked to end, whether it gets answers or not, and then writes how many requests were
+    /// sent and answered.
     mutating func run() throws {
         cfloors_catch_interrupts()
         signal(SIGPIPE, SIG_IGN)
         // They would be on other machines, and take no processor from the supervisor and its clients.
         guard cfloors_leave_a_processor() == 0 else { throw LoadError(failed: "sched_setaffinity") }
-        setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
+        guard cfloors_run_when_idle() == 0 else { throw LoadError(failed: "sched_setscheduler") }
         let lines = (0..<Self.connections).map { _ in Line(port) }
         let start = monotonicNow()
-        var (sent, answers) = (0, 0)
+        var (sent, answered, next) = (0, 0, 0)
         while cfloors_interrupted() == 0 {
             let due = Int((monotonicNow() - start) * Int64(rate) / 1_000_000_000)
-            for line in lines where sent < due && line.isFree {
-                if line.send(request()) { sent += 1 }
+            var failures = 0
+            while sent < due, failures < lines.count {
+                next = (next + 1) % lines.count
+                if lines[next].send(request()) { sent += 1 } else { failures += 1 }
             }
             var waiting = lines.map { pollfd(fd: $0.rawValue, events: Int16(POLLIN), revents: 0) }
             guard poll(&waiting, nfds_t(waiting.count), 1) > 0 else { continue }
             for (index, line) in lines.enumerated() where waiting[index].revents != 0 {
-                if line.receive() { answers += 1 }
+                answered += line.receive()
             }
-            // Requests that could not be sent in time are not made up for.
-            sent = max(sent, due - rate / 10)
         }
-        logError("answers \(answers)")
+        logError("sent \(sent) answered \(answered)")
     }
 
     private mutating func request() -> [UInt8] {
@@ -77,39 +80,61 @@ struct Strangers {
             + String(repeating: "x", count: bytes)
     }
 
-    /// A connection with one request at a time, which is made again when it has ended.
+    /// A connection that sends without waiting for answers, and is made again when it has ended.
     private final class Line {
         private let port: UInt16
         private var socket: OwnedDescriptor?
-        private var isWaiting = false
-        private var bytes = [UInt8](repeating: 0, count: 4_096)
+        /// The end of a request that the kernel has not taken yet.
+        private var rest: ArraySlice<UInt8> = []
+        private var bytes = [UInt8](repeating: 0, count: 65_536)
 
         init(_ port: UInt16) { self.port = port }
 
         /// Ignored by poll while there is none.
         var rawValue: CInt { socket?.rawValue ?? -1 }
-        var isFree: Bool { !isWaiting }
 
+        /// Whether the kernel has taken it, or a part of it.
         func send(_ request: [UInt8]) -> Bool {
             if socket == nil { socket = try? connectToLoopback(port) }
-            guard let rawValue = socket?.rawValue else { return false }
-            guard Glibc.send(rawValue, request, request.count, CInt(MSG_NOSIGNAL | MSG_DONTWAIT)) > 0 else {
-                socket = nil
-                return false
-            }
-            isWaiting = true
+            guard let rawValue = socket?.rawValue, rest.isEmpty || write(&rest, to: rawValue), rest.isEmpty
+            else { return false }
+            var left = request[...]
+            guard write(&left, to: rawValue), left.count < request.count else { return false }
+            rest = left
             return true
         }
 
-        /// Whether a request was answered: answers are short and come in one piece.
-        func receive() -> Bool {
-            guard let rawValue = socket?.rawValue else { return false }
+        /// Writes what the kernel takes. False: the connection has ended.
+        private func write(_ left: inout ArraySlice<UInt8>, to rawValue: CInt) -> Bool {
+            let count = left.withUnsafeBytes {
+                Glibc.send(rawValue, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL | MSG_DONTWAIT))
+            }
+            if count < 0, errno != EAGAIN, errno != EINTR {
+                close()
+                return false
+            }
+            left = left.dropFirst(max(0, count))
+            return true
+        }
+
+        /// The answers that have arrived.
+        func receive() -> Int {
+            guard let rawValue = socket?.rawValue else { return 0 }
             let count = recv(rawValue, &bytes, bytes.count, CInt(MSG_DONTWAIT))
-            if count < 0, errno == EAGAIN || errno == EINTR { return false }
-            let isAnswer = count > 0 && isWaiting
-            isWaiting = false
-            if count <= 0 { socket = nil }
-            return isAnswer
+            if count < 0, errno == EAGAIN || errno == EINTR { return 0 }
+            guard count > 0 else {
+                close()
+                return 0
+            }
+            let line = Array("HTTP/1.1 ".utf8)
+            return bytes[..<count].indices.count {
+                bytes[$0] == line[0] && bytes[$0..<count].starts(with: line)
+            }
+        }
+
+        private func close() {
+            socket = nil
+            rest = []
         }
     }
 }

@@ -42,7 +42,7 @@ extension SessionState {
         case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .notificationScheduled,
             .notificationList, .supervisorStatus,
             .clientInfo,
-            .watchEvent, .reloaded:
+            .watchEvents, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
         case nil:
             // From a newer supervisor, or empty: unknown messages are ignored.

@@ -185,7 +185,7 @@ extension Supervisor {
             return protocolViolation(connection, error, request: request)
         }
         connection.role = .watcher(identifier: identifier)
-        connections.watchers += 1
+        connections.beginWatching(connection)
         answer(connection, request, .done(WireDone()))
     }
 

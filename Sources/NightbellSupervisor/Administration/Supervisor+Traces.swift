@@ -10,7 +10,7 @@ extension Supervisor {
         if isReported(trace) {
             let (identifier, user) = identity(of: client, work)
             if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
-            if connections.watchers > 0 {
+            if !connections.watchers.isEmpty {
                 let detail = detail(of: trace, client, work)
                 notifyWatchers(trace, detail, of: client, identifier, user)
             }
@@ -27,7 +27,9 @@ extension Supervisor {
     }
 
     /// Whether the log or a watcher gets it.
-    func isReported(_ trace: Trace) -> Bool { connections.watchers > 0 || trace.level >= logger.logLevel }
+    func isReported(_ trace: Trace) -> Bool {
+        !connections.watchers.isEmpty || trace.level >= logger.logLevel
+    }
 
     /// A client can cause most traces as often as it likes: those are logged only at the most verbose level.
     /// It can cause some of the others, by crashing or by not answering.
@@ -91,7 +93,7 @@ extension Supervisor {
         event.kind = trace.kind
         event.detail = detail
         event.state = supervision.state(of: client).wire
-        for connection in connections.all {
+        for connection in connections.watchers {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty || wanted == identifier,
                 mayAct(.see, on: user, connection)
             else { continue }
@@ -108,7 +110,8 @@ extension Supervisor {
         }
     }
 
-    /// A watcher that does not keep up misses events, and is told how many.
+    /// Events wait for the end of the turn: no client waits for them, and the wakes of other clients do not
+    /// either. A watcher that does not keep up misses events, and is told how many.
     func send(_ event: WireWatchEvent, to connection: Connection) {
         guard connection.outgoingBytes < configuration.outgoingBytesPerConnection / 2 else {
             connection.droppedEvents += 1
@@ -117,7 +120,27 @@ extension Supervisor {
         var event = event
         event.dropped = connection.droppedEvents
         connection.droppedEvents = 0
-        send(WireSupervisorMessage(.watchEvent(event)), to: connection)
+        connection.events.append(event)
+        connection.eventBytes += event.identifier.utf8.count + event.detail.utf8.count
+        if connection.events.count >= Self.mostEventsAtOnce || connection.eventBytes >= Self.mostEventBytes {
+            sendEvents(to: connection)
+        }
+    }
+
+    /// In one packet: more, or longer ones, are sent in the middle of a turn.
+    private static let mostEventsAtOnce = 256
+    private static let mostEventBytes = 32_768
+
+    /// Sends watchers the events of the turn.
+    func sendEvents() {
+        for connection in connections.watchers where !connection.events.isEmpty { sendEvents(to: connection) }
+    }
+
+    private func sendEvents(to connection: Connection) {
+        var events = WireWatchEvents()
+        swap(&events.events, &connection.events)
+        connection.eventBytes = 0
+        send(WireSupervisorMessage(.watchEvents(events)), to: connection)
     }
 }
 

@@ -44,6 +44,9 @@ final class Connection {
     var launched: ClientID?
     /// The peer has hung up; its process may be ending.
     private(set) var isHungUp = false
+    /// Events of this turn for a watcher, and about how long they are.
+    var events: [WireWatchEvent] = []
+    var eventBytes = 0
     /// Events that a watcher missed because it did not read.
     var droppedEvents: UInt64 = 0
 

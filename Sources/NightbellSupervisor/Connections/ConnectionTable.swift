@@ -17,8 +17,8 @@ struct ConnectionTable: ~Copyable {
     var silent = SilentConnections()
     /// Clients that have hung up and may be about to end, in that order.
     var hungUp: [(key: UInt64, until: Instant)] = []
-    /// The number of connections that watch.
-    var watchers = 0
+    /// Connections that watch, in the order in which they began.
+    private(set) var watchers: [Connection] = []
     var protocolErrors: UInt64 = 0
 
     /// The key that the next connection will have.
@@ -69,6 +69,10 @@ struct ConnectionTable: ~Copyable {
     func count(ofUser uid: UInt32) -> Int { perUser[uid] ?? 0 }
 
     var all: some Sequence<Connection> { slots.lazy.compactMap { $0 } }
+
+    mutating func beginWatching(_ connection: Connection) { watchers.append(connection) }
+
+    mutating func endWatching(_ connection: Connection) { watchers.removeAll { $0 === connection } }
 
     /// Many connections may come and go behind one that is silent.
     mutating func forgetSpoken() {

@@ -224,7 +224,7 @@ extension Supervisor {
             if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
             record.exit.disarm()
         case .watcher:
-            connections.watchers -= 1
+            connections.endWatching(connection)
         case .stranger:
             break
         }

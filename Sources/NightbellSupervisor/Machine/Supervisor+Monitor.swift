@@ -354,12 +354,12 @@ extension Supervisor {
 
     /// - Parameter isVisible: whether a watcher that is no administrator gets it.
     private func notifyWatchers(ofMachine text: @autoclosure () -> String, isVisible: (Connection) -> Bool) {
-        guard connections.watchers > 0 else { return }
+        guard !connections.watchers.isEmpty else { return }
         var event = WireWatchEvent()
         event.atUnixNs = WallClock.now()
         event.kind = "machine"
         event.detail = text()
-        for connection in connections.all {
+        for connection in connections.watchers {
             guard case .watcher(let wanted) = connection.role, wanted.isEmpty,
                 isAdministrator(connection) || isVisible(connection)
             else { continue }

@@ -113,8 +113,8 @@ struct NotificationEndToEndTests {
             ],
             environment: bareEnvironment().merging(["NIGHTBELL_SOCKET": supervisor.socket]) { $1 })
         func says(_ text: String) throws {
-            let isSaid = try eventually(within: 60_000) {
-                try (try? SmallFile.readText(report))?.contains(text) ?? false
+            let isSaid = eventually(within: 60_000) {
+                (try? SmallFile.readText(report))?.contains(text) ?? false
             }
             try check(isSaid, "not \(text), but \((try? SmallFile.readText(report)) ?? "nothing")")
         }
@@ -150,7 +150,7 @@ struct NotificationEndToEndTests {
                 "--suspend", "signal", "--log-level", "critical", "--set", "stateDirectory=", "--set",
                 "memoryPressure.file=",
             ], environment: environment)
-        try check(try eventually(within: 60_000) { access(socket, F_OK) == 0 }, "nightbelld does not serve")
+        try check(eventually(within: 60_000) { access(socket, F_OK) == 0 }, "nightbelld does not serve")
         let report = try OwnedDescriptor(
             opening: directory.file("report"), O_WRONLY | O_CREAT | O_APPEND, mode: 0o600)
         let client = try Helper(

@@ -122,9 +122,7 @@ struct ObservationPrivacyTests {
     private func told(_ watcher: WireClient) throws -> [WireWatchEvent] {
         var events: [WireWatchEvent] = []
         while true {
-            let event = try watcher.notice { body -> WireWatchEvent? in
-                if case .watchEvent(let event) = body { event } else { nil }
-            }
+            let event = try watcher.event { _ in true }
             if event.kind == "machine", event.detail.hasPrefix("network up") { return events }
             events.append(event)
         }

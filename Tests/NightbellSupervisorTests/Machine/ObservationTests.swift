@@ -319,11 +319,7 @@ import Testing
         #expect(try simulate(occurrence) == .done(WireDone()))
         let wake = try client.wake()
         #expect(wake.reasons == [.bluetooth] && wake.occurrences.map(\.isSimulated) == [true])
-        let detail = try watcher.notice { body -> String? in
-            guard case .watchEvent(let event) = body, event.kind == "observed" else { return nil }
-            return event.detail
-        }
-        #expect(detail == "it: a value of 1 bytes, simulated")
+        #expect(try watcher.event { $0.kind == "observed" }.detail == "it: a value of 1 bytes, simulated")
         occurrence.entered = .init()
         guard case .error(let error) = try simulate(occurrence) else { throw TestFailure("not refused") }
         #expect(error.code == .noSuchObservation)
