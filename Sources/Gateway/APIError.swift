@@ -46,6 +46,11 @@ struct APIError: HTTPResponseError {
         APIError(status: .badRequest, code: "INVALID_ARGUMENT", message: message)
     }
 
+    /// Whether its request has shown neither a valid token nor an address that exists.
+    var isForStrangers: Bool {
+        [Self.unauthenticated.code, Self.notFound.code, Self.methodNotAllowed([]).code].contains(code)
+    }
+
     static let noSuchClient = APIError(
         status: .notFound, code: "NO_SUCH_CLIENT", message: "there is no such client")
 

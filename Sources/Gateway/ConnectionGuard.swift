@@ -15,6 +15,10 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private var reading: Scheduled<Void>?
     /// For the peer to read what was written.
     private var writing: Scheduled<Void>?
+    /// For the responses to all requests but one.
+    private var answering: Scheduled<Void>?
+    /// For the last responses, when the gateway ends.
+    private var ending: Scheduled<Void>?
     private var bodyBytes = 0
     /// Requests without a complete response.
     private var open = 0
@@ -33,21 +37,23 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         if context.channel.isActive { expect(within: limits.headTime, context) }
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
-        reading?.cancel()
-        writing?.cancel()
-    }
+    func handlerRemoved(context: ChannelHandlerContext) { cancelAll() }
 
     func channelInactive(context: ChannelHandlerContext) {
-        reading?.cancel()
-        writing?.cancel()
+        cancelAll()
         context.fireChannelInactive()
+    }
+
+    private func cancelAll() {
+        for timer in [reading, writing, answering, ending] { timer?.cancel() }
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
         case .head:
             open += 1
+            guard open <= limits.waitingOnConnection else { return context.close(promise: nil) }
+            if open == 2 { answering = closing(after: limits.pipelineTime, context) }
             bodyBytes = 0
             expect(within: limits.bodyTime, context)
         case .body(let bytes):
@@ -69,6 +75,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         if case .end = unwrapOutboundIn(data) {
             open = max(0, open - 1)
+            if open <= 1 { answering?.cancel() }
             if open == 0 { expect(within: limits.headTime, context) }
         }
         context.write(data, promise: promise)
@@ -78,6 +85,9 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
         // Nothing else tells that a peer has gone that follows events. One that has only closed its half has
         // time to read.
         if case .inputClosed? = event as? ChannelEvent { expect(within: limits.headTime / 5, context) }
+        if event is ChannelShouldQuiesceEvent, ending == nil {
+            ending = closing(after: limits.endTime, context)
+        }
         context.fireUserInboundEventTriggered(event)
     }
 

@@ -20,7 +20,9 @@ final class EventHub: Sendable {
             self.event = event
             var bytes: [UInt8] = []
             bytes.reserveCapacity(256)
-            bytes += "id: \(number)\ndata: ".utf8
+            bytes += "id: ".utf8
+            JSON.unsigned(number).write(to: &bytes)
+            bytes += "\ndata: ".utf8
             event.json.write(to: &bytes)
             bytes += "\n\n".utf8
             self.bytes = bytes

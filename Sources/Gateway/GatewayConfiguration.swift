@@ -86,8 +86,13 @@ package struct Limits: Sendable {
     package var waitingRequests = 64
     /// Requests passed on to the supervisor, a second; twice as many in a burst.
     package var requestsPerSecond = 200
-    /// Refused requests answered at once, a second; five times as many in a burst. Others are answered after
-    /// the pause.
+    /// Requests on one connection that wait for their responses, and how long more than one may wait.
+    package var waitingOnConnection = 256
+    package var pipelineTime: Duration = .seconds(15)
+    /// When the gateway ends, how long a connection has for its last responses.
+    package var endTime: Duration = .seconds(5)
+    /// Refused requests of strangers answered at once, a second; five times as many in a burst. Others are
+    /// answered after the pause.
     package var refusalsPerSecond = 20
     package var refusalPause: Duration = .seconds(1)
     /// How old the status and the list of clients may be; older if the supervisor takes long to answer.

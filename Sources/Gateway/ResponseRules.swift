@@ -1,17 +1,13 @@
 import HTTPTypes
 import Hummingbird
+import NIOConcurrencyHelpers
 
-/// Rules for every response: errors are JSON, browsers take nothing for what it is not, and refusals beyond a
-/// rate wait. A connection is not read meanwhile, so that peers that know no address and no token cannot keep
-/// the machine busy; all others are answered at once.
+/// Rules for every response: errors are JSON, browsers take nothing for what it is not, and strangers that are
+/// refused again and again wait.
 struct ResponseRules: RouterMiddleware {
-    private let refusals: RateLimit
-    private let pause: Duration
+    private let refusals: Refusals
 
-    init(_ limits: Limits) {
-        refusals = RateLimit(perSecond: limits.refusalsPerSecond, burst: 5 * limits.refusalsPerSecond)
-        pause = limits.refusalPause
-    }
+    init(_ limits: Limits) { refusals = Refusals(limits) }
 
     func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
@@ -20,16 +16,12 @@ struct ResponseRules: RouterMiddleware {
         do {
             response = try await next(request, context)
         } catch let error as APIError {
-            response = error.response
+            response = await refuse(error)
         } catch let error as HTTPError {
-            response = APIError(error).response
+            response = await refuse(APIError(error))
         } catch let error as any HTTPResponseError {
             // Such as that of a body which is too large.
-            response = APIError(HTTPError(error.status)).response
-        }
-        // Too many requests have a rate of their own, and need a token or an address.
-        if response.status.kind == .clientError, response.status != .tooManyRequests, !refusals.take() {
-            try await Task.sleep(for: pause)
+            response = await refuse(APIError(HTTPError(error.status)))
         }
         response.headers[.xContentTypeOptions] = "nosniff"
         response.headers[.contentSecurityPolicy] =
@@ -38,6 +30,40 @@ struct ResponseRules: RouterMiddleware {
         response.headers[.referrerPolicy] = "no-referrer"
         if response.headers[.cacheControl] == nil { response.headers[.cacheControl] = "no-store" }
         return response
+    }
+
+    private func refuse(_ error: APIError) async -> Response {
+        if error.isForStrangers { await refusals.pause() }
+        return error.response
+    }
+}
+
+/// Refusals of requests that have neither a valid token nor an address that exists. Those beyond a rate wait,
+/// and what follows on their connections is not answered meanwhile: strangers do not keep the machine busy.
+private final class Refusals: Sendable {
+    private let rate: RateLimit
+    private let time: Duration
+    /// Connections that may wait at the same time. The others are left for peers that are not refused.
+    private let room: Int
+    private let waiting = NIOLockedValueBox(0)
+
+    init(_ limits: Limits) {
+        rate = RateLimit(perSecond: limits.refusalsPerSecond, burst: 5 * limits.refusalsPerSecond)
+        time = limits.refusalPause
+        room = limits.connections / 2
+    }
+
+    func pause() async {
+        guard !rate.take() else { return }
+        let mayWait = waiting.withLockedValue { waiting in
+            guard waiting < room else { return false }
+            waiting += 1
+            return true
+        }
+        guard mayWait else { return }
+        // The end of the gateway ends the pause.
+        try? await Task.sleep(for: time)
+        waiting.withLockedValue { $0 -= 1 }
     }
 }
 

@@ -48,7 +48,7 @@ public struct Administration: ~Copyable {
         let request = try connection.send(.list(WireList()))
         while true {
             switch try connection.answer(to: request) {
-            case .clientInfo(let info)?: clients.append(ClientInfo(info))
+            case .clientInfos(let part)?: clients += part.clients.map(ClientInfo.init)
             case .done?: return clients
             default: throw .unexpectedAnswer(to: "List")
             }

@@ -338,6 +338,11 @@ public actor Supervisor {
         forgetUnusedSettings()
         journal?.link.flush()
         quiesce()
+        // The keeper may have ended it meanwhile.
+        if case .lameDuck = phase {
+            sendEvents()
+            setTimer()
+        }
     }
 
     /// The first part of a turn, of which the rest is still to come. Some clients run already while the core

@@ -1521,13 +1521,22 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     set {body = .supervisorStatus(newValue)}
   }
 
-  /// answers Show, and List once for each client
+  /// answers Show
   package var clientInfo: WireClientInfo {
     get {
       if case .clientInfo(let v)? = body {return v}
       return WireClientInfo()
     }
     set {body = .clientInfo(newValue)}
+  }
+
+  /// answers List, as often as needed; then comes Done
+  package var clientInfos: WireClientInfos {
+    get {
+      if case .clientInfos(let v)? = body {return v}
+      return WireClientInfos()
+    }
+    set {body = .clientInfos(newValue)}
   }
 
   /// follow Watch, until the connection ends
@@ -1576,8 +1585,10 @@ package nonisolated struct WireSupervisorMessage: Sendable {
     case supervisorRestarted(WireSupervisorRestarted)
     /// answers Status
     case supervisorStatus(WireSupervisorStatus)
-    /// answers Show, and List once for each client
+    /// answers Show
     case clientInfo(WireClientInfo)
+    /// answers List, as often as needed; then comes Done
+    case clientInfos(WireClientInfos)
     /// follow Watch, until the connection ends
     case watchEvents(WireWatchEvents)
     /// answers Reload
@@ -3693,7 +3704,7 @@ package nonisolated struct WireStatus: Sendable {
   package init() {}
 }
 
-/// Answered with one ClientInfo for each client, then Done.
+/// Answered with ClientInfos, as often as needed, then Done.
 package nonisolated struct WireList: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -4585,6 +4596,19 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
+/// Some of the clients of a List.
+package nonisolated struct WireClientInfos: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  package var clients: [WireClientInfo] = []
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
 /// The events of a moment, in their order.
 package nonisolated struct WireWatchEvents: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -5441,7 +5465,7 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{3}notification_scheduled\0\u{3}notification_list\0\u{4}\u{5}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_events\0\u{2}\u{1e}reloaded\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}done\0\u{1}error\0\u{1}welcome\0\u{3}handed_over\0\u{3}background_task\0\u{3}background_time_left\0\u{4}\u{3}notification_scheduled\0\u{3}notification_list\0\u{4}\u{5}did_enter_background\0\u{3}prepare_to_suspend\0\u{3}suspend_cancelled\0\u{1}wake\0\u{3}background_time_expiring\0\u{3}will_terminate\0\u{1}suspended\0\u{4}\u{9}supervisor_restarted\0\u{3}supervisor_status\0\u{3}client_info\0\u{3}watch_events\0\u{3}client_infos\0\u{2}\u{1d}reloaded\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5697,6 +5721,19 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
           self.body = .watchEvents(v)
         }
       }()
+      case 35: try {
+        var v: WireClientInfos?
+        var hadOneofValue = false
+        if let current = self.body {
+          hadOneofValue = true
+          if case .clientInfos(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.body = .clientInfos(v)
+        }
+      }()
       case 64: try {
         var v: WireReloaded?
         var hadOneofValue = false
@@ -5799,6 +5836,10 @@ nonisolated extension WireSupervisorMessage: SwiftProtobuf.Message, SwiftProtobu
     case .watchEvents?: try {
       guard case .watchEvents(let v)? = self.body else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 34)
+    }()
+    case .clientInfos?: try {
+      guard case .clientInfos(let v)? = self.body else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 35)
     }()
     case .reloaded?: try {
       guard case .reloaded(let v)? = self.body else { preconditionFailure() }
@@ -10718,6 +10759,36 @@ nonisolated extension WireClientInfo.Observation: SwiftProtobuf.Message, SwiftPr
     if lhs.latestAgoMs != rhs.latestAgoMs {return false}
     if lhs.isTold != rhs.isTold {return false}
     if lhs.waitsFor != rhs.waitsFor {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireClientInfos: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".ClientInfos"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}clients\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.clients) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.clients.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.clients, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireClientInfos, rhs: WireClientInfos) -> Bool {
+    if lhs.clients != rhs.clients {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

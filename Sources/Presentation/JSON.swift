@@ -35,8 +35,10 @@ package enum JSON: Sendable, Equatable {
         switch self {
         case .null: bytes += "null".utf8
         case .bool(let value): bytes += (value ? "true" : "false").utf8
-        case .integer(let value): bytes += String(value).utf8
-        case .unsigned(let value): bytes += String(value).utf8
+        case .integer(let value):
+            if value < 0 { bytes.append(UInt8(ascii: "-")) }
+            Self.write(value.magnitude, to: &bytes)
+        case .unsigned(let value): Self.write(value, to: &bytes)
         case .number(let value): bytes += (value.isFinite ? String(value) : "null").utf8
         case .string(let value): Self.write(value, to: &bytes)
         case .array(let values):
@@ -55,6 +57,20 @@ package enum JSON: Sendable, Equatable {
                 member.value.write(to: &bytes)
             }
             bytes.append(UInt8(ascii: "}"))
+        }
+    }
+
+    private static func write(_ number: UInt64, to bytes: inout [UInt8]) {
+        let start = bytes.count
+        var rest = number
+        repeat {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10))
+            rest /= 10
+        } while rest > 0
+        var (low, high) = (start, bytes.count - 1)
+        while low < high {
+            bytes.swapAt(low, high)
+            (low, high) = (low + 1, high - 1)
         }
     }
 

@@ -90,7 +90,8 @@ struct ServeCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Refused requests answered at once, a second; others wait a second.", valueName: "count"))
+            "Refused requests of strangers answered at once, a second; others wait a second.",
+            valueName: "count"))
     var refusals: Int?
 
     func validate() throws {

@@ -24,8 +24,10 @@ struct AdministrationTests {
                 var second = WireClientInfo()
                 second.identifier = "bob"
                 second.state = .suspended
+                let third = WireClientInfo.with { $0.identifier = "carol" }
                 return [
-                    answer(request, .clientInfo(first)), answer(request, .clientInfo(second)),
+                    answer(request, .clientInfos(.with { $0.clients = [first, second] })),
+                    answer(request, .clientInfos(.with { $0.clients = [third] })),
                     answer(request, .done(WireDone())),
                 ]
             case .show(let show):
@@ -43,8 +45,8 @@ struct AdministrationTests {
         #expect(status.clientsByState == ["suspended": 3])
         #expect(status.nextDeadline == .milliseconds(1_500))
         let clients = try administration.list()
-        #expect(clients.map(\.identifier) == ["alice", "bob"])
-        #expect(clients.map(\.state) == [.unknown, .suspended])
+        #expect(clients.map(\.identifier) == ["alice", "bob", "carol"])
+        #expect(clients.map(\.state) == [.unknown, .suspended, .unknown])
         #expect(try administration.show("carol").identifier == "carol")
         #expect(try administration.show("carol").launch?.arguments == ["softphone"])
     }
@@ -90,7 +92,7 @@ struct AdministrationTests {
     @Test("A refusal in the middle of a list ends it")
     func refusedList() throws {
         let supervisor = try ScriptedSupervisor { request in
-            [answer(request, .clientInfo(.init())), answer(request, refusal(.permissionDenied, ""))]
+            [answer(request, .clientInfos(.init())), answer(request, refusal(.permissionDenied, ""))]
         }
         defer { #expect(throws: Never.self) { try supervisor.end() } }
         var administration = try Administration(socketPath: supervisor.path)

@@ -28,8 +28,8 @@ import Testing
         let request: UInt64 = 1
         try client.send(.list(WireList()), request: request)
         var listed: [String] = []
-        while case .clientInfo(let info) = try client.answer(to: request) {
-            if info.identifier == name { listed = info.warnings }
+        while case .clientInfos(let part) = try client.answer(to: request) {
+            for info in part.clients where info.identifier == name { listed = info.warnings }
         }
         return (try supervisor.show(name)?.warnings ?? [], listed)
     }

@@ -245,7 +245,9 @@ import Testing
         try reader.send(.list(WireList()), request: 1)
         try reader.send(.status(WireStatus()), request: 2)
         var identifiers: Set<String> = []
-        while case .clientInfo(let info) = try reader.answer(to: 1) { identifiers.insert(info.identifier) }
+        while case .clientInfos(let part) = try reader.answer(to: 1) {
+            identifiers.formUnion(part.clients.map(\.identifier))
+        }
         #expect(identifiers.count == clients.count)
         guard case .supervisorStatus = try reader.answer(to: 2) else { throw TestFailure("no status") }
         try supervisor.stop()

@@ -293,8 +293,8 @@ final class WireClient {
     func list() throws -> [WireClientInfo] {
         var clients: [WireClientInfo] = []
         var body = try ask(.list(WireList()))
-        while case .clientInfo(let info) = body {
-            clients.append(info)
+        while case .clientInfos(let part) = body {
+            clients += part.clients
             body = try answer(to: lastRequest)
         }
         guard case .done = body else { throw TestFailure("\(body)") }

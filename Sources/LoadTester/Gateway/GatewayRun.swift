@@ -70,10 +70,10 @@ final class GatewayRun {
             try look(with: try GatewayBrowser(browser, runDirectory))
         }
         // In turns, so that whatever else the machine does is spread over all.
-        for _ in 0..<Self.rounds {
+        for round in 1...Self.rounds {
             for index in results.phases.indices {
                 var phase = results.phases[index]
-                try measure(&phase)
+                try measure(&phase, round: round)
                 results.phases[index] = phase
             }
         }
@@ -184,7 +184,7 @@ final class GatewayRun {
 
     // MARK: Attacks
 
-    private func measure(_ phase: inout GatewayResults.Phase) throws {
+    private func measure(_ phase: inout GatewayResults.Phase, round: Int) throws {
         var others: [ChildProcess] = []
         var streams: [EventReader] = []
         switch phase.kind {
@@ -220,7 +220,7 @@ final class GatewayRun {
         for other in others { runDirectory.end(other) }
         if phase.kind == .garbage {
             let log = runDirectory.log(of: ProcessRole.strangers.rawValue)
-            guard let counts = Strangers.counts(in: log) else {
+            guard let counts = Strangers.counts(in: log, rounds: round) else {
                 throw LoadError.missing("the strangers tell nothing: \(log)")
             }
             results.sentPerSecond = Double(counts.sent) / (seconds + 1)

@@ -24,10 +24,13 @@ struct Strangers {
         random = SplitMix64(seed: seed)
     }
 
-    /// The requests that a process of this role has told of in its log.
-    static func counts(in log: String) -> (sent: Int, answered: Int)? {
-        let words = log.split(separator: "\n").last { $0.hasPrefix("sent ") }?.split(separator: " ") ?? []
-        guard words.count == 4, let sent = Int(words[1]), let answered = Int(words[3]) else { return nil }
+    /// The requests that processes of this role, one for each round, have told of in their log: those of the
+    /// last one. nil: not all have.
+    static func counts(in log: String, rounds: Int) -> (sent: Int, answered: Int)? {
+        let lines = log.split(separator: "\n").filter { $0.hasPrefix("sent ") }
+        guard lines.count == rounds, let words = lines.last?.split(separator: " "), words.count == 4,
+            let sent = Int(words[1]), let answered = Int(words[3])
+        else { return nil }
         return (sent, answered)
     }
 

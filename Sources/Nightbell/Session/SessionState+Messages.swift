@@ -41,7 +41,7 @@ extension SessionState {
             return [.notify(.willTerminate(.wireMilliseconds(end.budgetMs)))]
         case .done, .welcome, .handedOver, .backgroundTask, .backgroundTimeLeft, .notificationScheduled,
             .notificationList, .supervisorStatus,
-            .clientInfo,
+            .clientInfo, .clientInfos,
             .watchEvents, .reloaded:
             return lost(NightbellError(.malformedAnswer, "an answer without a request"), at: now)
         case nil:

@@ -201,6 +201,8 @@ extension Supervisor {
 
     /// Inspecting a sleeping client takes some 10 µs.
     private static let clientsPerTurn = 16
+    /// In one packet, which has room for one more client.
+    private static let mostListingBytes = 65_536
 
     private func list(
         _ clients: [ClientID], _ connection: Connection, _ request: UInt64, isStatus: Bool = false
@@ -210,24 +212,33 @@ extension Supervisor {
         continueListing(connection)
     }
 
-    /// Inspects the next clients of a listing and sends the answers: as many as the reader takes, limited so
+    /// Inspects the next clients of a listing and sends them, if the reader has taken those before: a few, so
     /// that others do not wait long.
     func continueListing(_ connection: Connection) {
-        for _ in 0..<Self.clientsPerTurn {
-            guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
-                return
-            }
-            guard listing.next < listing.clients.count else { return endListing(listing, connection) }
-            connection.listing?.next += 1
-            let client = listing.clients[listing.next]
+        guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
+            return
+        }
+        var part = WireClientInfos()
+        // A packet that has to wait must fit into the connection's queue.
+        let room = max(1, min(Self.mostListingBytes, configuration.outgoingBytesPerConnection / 4))
+        var (next, bytes) = (listing.next, 0)
+        let end = min(next + Self.clientsPerTurn, listing.clients.count)
+        while next < end, bytes < room {
+            let client = listing.clients[next]
+            next += 1
             inspectSleeper(client)
             guard !listing.isStatus, let info = info(of: client, inFull: false, for: connection) else {
                 continue
             }
-            answer(connection, listing.request, .clientInfo(info))
+            bytes += info.listedBytes
+            part.clients.append(info)
         }
+        connection.listing?.next = next
+        if !part.clients.isEmpty { answer(connection, listing.request, .clientInfos(part)) }
+        guard connections[connection.key] === connection else { return }
+        if next == listing.clients.count { return endListing(listing, connection) }
         // A status is sent at its end: it waits for its turn, not for the reader.
-        if connection.listing?.isStatus == true { return enqueue(connection) }
+        if listing.isStatus { return enqueue(connection) }
         if !connection.armWritable() { dropLater(connection) }
     }
 
@@ -318,5 +329,12 @@ extension Supervisor {
         status.notRunningUnnamed = UInt32(clamping: absent.count - status.notRunning.count)
         status.memoryBytes = UInt64(ProcFS.residentBytes(getpid()) ?? 0)
         return status
+    }
+}
+
+extension WireClientInfo {
+    /// About how long it is in a list, and rather more.
+    fileprivate var listedBytes: Int {
+        (backgroundTasks + warnings).reduce(2_048) { $0 + $1.utf8.count + 8 } + stateDetail.utf8.count
     }
 }

@@ -121,14 +121,13 @@ extension Supervisor {
         event.dropped = connection.droppedEvents
         connection.droppedEvents = 0
         connection.events.append(event)
-        connection.eventBytes += event.identifier.utf8.count + event.detail.utf8.count
-        if connection.events.count >= Self.mostEventsAtOnce || connection.eventBytes >= Self.mostEventBytes {
-            sendEvents(to: connection)
-        }
+        connection.eventBytes += 64 + event.identifier.utf8.count + event.detail.utf8.count
+        // A packet that has to wait must fit into the connection's queue.
+        let room = min(Self.mostEventBytes, configuration.outgoingBytesPerConnection / 8)
+        if connection.eventBytes >= room { sendEvents(to: connection) }
     }
 
     /// In one packet: more, or longer ones, are sent in the middle of a turn.
-    private static let mostEventsAtOnce = 256
     private static let mostEventBytes = 32_768
 
     /// Sends watchers the events of the turn.
@@ -139,7 +138,13 @@ extension Supervisor {
     private func sendEvents(to connection: Connection) {
         var events = WireWatchEvents()
         swap(&events.events, &connection.events)
-        connection.eventBytes = 0
+        defer { connection.eventBytes = 0 }
+        // Answers of this turn may have come before.
+        guard connection.outgoingBytes + connection.eventBytes <= configuration.outgoingBytesPerConnection
+        else {
+            connection.droppedEvents += events.events.reduce(0) { $0 + 1 + $1.dropped }
+            return
+        }
         send(WireSupervisorMessage(.watchEvents(events)), to: connection)
     }
 }

@@ -52,7 +52,7 @@ final class Connection {
 
     struct Listing {
         let request: UInt64
-        /// The kind of answer: one message per client, or one status of them all.
+        /// The kind of answer: messages with a few clients, or one status of them all.
         let isStatus: Bool
         let clients: [ClientID]
         var next = 0
