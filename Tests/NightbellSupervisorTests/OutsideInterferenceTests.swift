@@ -112,10 +112,10 @@ import Testing
         switch question {
         case .list:
             try observer.send(.list(WireList()), request: 900)
-            guard case .clientInfo(let info) = try observer.answer(to: 900) else {
+            guard case .clientInfos(let part) = try observer.answer(to: 900) else {
                 throw TestFailure("no list")
             }
-            #expect(info.state == .background)
+            #expect(part.clients.map(\.state) == [.background])
         case .show:
             #expect(try observer.show(name).state == .background)
         case .status:
