@@ -61,7 +61,7 @@ private final class Refusals: Sendable {
             return true
         }
         guard mayWait else { return }
-        // The end of the gateway ends the pause.
+        // A cancelled request is refused without the pause.
         try? await Task.sleep(for: time)
         waiting.withLockedValue { $0 -= 1 }
     }

