@@ -57,6 +57,8 @@ extension Supervision {
         for observation in observations(of: client)
         where observation.telling.isDue && isWanted(observation.subject, client) {
             if let obstacle = pushObstacle(observation, client, at: now) {
+                // A launch that has yet to begin was decided at a better moment.
+                if clients[client.id].lifecycle.isDormant { withdrawLaunchForPushes(client) }
                 if let until = obstacle.until { observations.look(atClientIn: client.slot, at: until) }
                 continue
             }

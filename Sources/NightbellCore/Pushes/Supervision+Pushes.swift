@@ -47,7 +47,7 @@ extension Supervision {
         recordObservations(of: client)
     }
 
-    private mutating func withdrawLaunchForPushes(_ client: ClientID) {
+    mutating func withdrawLaunchForPushes(_ client: ClientID) {
         guard clients[client.id].launches.reasons.contains(.push) else { return }
         touch(client)
         clients[client.id].launches.reasons.remove(.push)
@@ -100,7 +100,7 @@ extension Supervision {
         observations.formerPushes.insert(memory, at: client.slot)
     }
 
-    /// Power and network have changed: the moment may have come for pushes that are not urgent.
+    /// Power and network have changed: the moment may have come for pushes that are not urgent, or have passed.
     mutating func lookAtWaitingPushes(at now: Instant) {
         guard machine.wishes.pushes > 0 else { return }
         for slot in observations.table.slots

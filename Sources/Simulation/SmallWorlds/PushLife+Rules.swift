@@ -69,12 +69,14 @@ extension PushLife {
         if !isForeground {
             if wake.reasons == .push, !wake.isRepeated {
                 world.require(
-                    isTimely(urgency), "\(world.name(index)) is woken at a bad moment for \(urgency)")
+                    inbox.isLaunched || isTimely(urgency),
+                    "\(world.name(index)) is woken at a bad moment for \(urgency)")
                 world.require(!isOverLimit(inbox), "\(world.name(index)) is woken too often")
             }
             inboxes[index].told.append(world.now)
         }
         inboxes[index].isUntold = false
+        inboxes[index].isLaunched = false
         inboxes[index].retryAt = nil
         inboxes[index].run = .init(wakeID: wake.wakeID, until: world.now + world.settings.budgets.push)
         inboxes[index].run?.number = inbox.known
@@ -127,8 +129,15 @@ extension PushLife {
             world.require(
                 inboxes[index].run == nil, "\(world.name(index)) is suspended while it handles pushes")
         case .kill(_, .pushOverran): coverage.terminations += 1
-        case .makeDormant: if inboxes[index].run != nil { noteFailure(index) }
+        case .makeDormant:
+            inboxes[index].isLaunched = false
+            if inboxes[index].run != nil { noteFailure(index) }
         case .launch: coverage.launches += 1
+        case .trace(_, .launching(.push)):
+            // The moment is that of the launch: its process is told of them, whatever happens meanwhile.
+            let isGood = inboxes[index].reported.map(isTimely) ?? false
+            world.require(isGood, "\(world.name(index)) is launched at a bad moment")
+            inboxes[index].isLaunched = true
         case .trace(let id, .pushEnded(nil)): endTime(id, index)
         default: break
         }

@@ -38,6 +38,8 @@ package struct PushLife: Life {
         var reported: PushUrgency?
         /// It has to be told.
         var isUntold = false
+        /// It has been launched to be told, and has yet to be.
+        var isLaunched = false
         var run: PushMemory.Run?
         var retryAt: Instant?
         /// When it was told in the background.
