@@ -11,8 +11,9 @@ final class EventFeed: Sendable {
     private let durations: WakeDurations
     private let logger: Logger
 
-    /// Events are gathered for this long before they are passed on: a busy supervisor costs few wake-ups.
-    private static let gathering: UInt32 = 20_000
+    /// Events are gathered for so many microseconds before they are passed on: each portion costs every stream a
+    /// wake-up and a packet.
+    private static let gathering: UInt32 = 50_000
     private static let mostAtOnce = 8_192
     /// Between two attempts to connect, in microseconds.
     private static let pauses: ClosedRange<UInt32> = 50_000...1_000_000

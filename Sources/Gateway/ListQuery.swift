@@ -1,3 +1,4 @@
+import HeapModule
 import Hummingbird
 import Nightbell
 import Presentation
@@ -55,9 +56,7 @@ struct ListQuery {
         let total = found.count
         switch order {
         case .identifier: if !after.isEmpty { found.removeAll { clients[$0].identifier <= after } }
-        case .recent:
-            let keys = found.map { (clients[$0].state.isAsleep ? 1 : 0, clients[$0].inState, $0) }
-            found = keys.sorted { $0 < $1 }.map(\.2)
+        case .recent: found = mostRecent(found, of: clients)
         }
         let page = found.prefix(limit)
         let next =
@@ -68,6 +67,35 @@ struct ListQuery {
             "age_ms": .integer(answer.age),
             "as_of_unix_ns": .unsigned(answer.takenAtUnixNanoseconds),
         ]
+    }
+
+    /// The place of a client, in the order `recent`.
+    private struct Recent: Comparable {
+        let isAsleep: Bool
+        let inState: Duration
+        let place: Int
+
+        static func < (one: Self, other: Self) -> Bool {
+            if one.isAsleep != other.isAsleep { return other.isAsleep }
+            return (one.inState, one.place) < (other.inState, other.place)
+        }
+    }
+
+    /// The first ones, as many as a page has: all are not put in order for each page.
+    private func mostRecent(_ places: [Int], of clients: [ClientInfo]) -> [Int] {
+        var first = Heap<Recent>(minimumCapacity: limit)
+        for place in places {
+            let client = Recent(
+                isAsleep: clients[place].state.isAsleep, inState: clients[place].inState, place: place)
+            if first.count < limit {
+                first.insert(client)
+            } else if let last = first.max, client < last {
+                first.replaceMax(with: client)
+            }
+        }
+        var ordered: [Int] = []
+        while let client = first.popMin() { ordered.append(client.place) }
+        return ordered
     }
 }
 

@@ -165,6 +165,40 @@ struct HostileTests {
         #expect(try fixture.get("/healthz").status == 200)
     }
 
+    @Test("A peer that asks for more while it follows events is disconnected")
+    func pipelineBehindAStream() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let start = BootClock.now()
+        let peer = try HTTPPeer(port: fixture.port)
+        for path in ["/v1/events", "/healthz"] { try peer.request("GET", path, token: token) }
+        #expect(try peer.ends(within: 40_000))
+        #expect(BootClock.now() - start >= 10_000_000_000)
+    }
+
+    @Test("The end of a gateway does not wait for peers that do not end")
+    func end() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let stream = try HTTPPeer(port: fixture.port)
+        try stream.request("GET", "/v1/events", token: token)
+        #expect(try stream.head().status == 200)
+        let half = try HTTPPeer(port: fixture.port)
+        try half.send("GET / HTTP/1.1\r\nHost: ")
+        // It does not read the answers to what it sends.
+        let deaf = try HTTPPeer(port: fixture.port)
+        let requests = (0..<200).map { _ in
+            "GET /v1/openapi.json HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \(token)\r\n\r\n"
+        }
+        try deaf.send(requests.joined())
+        let start = BootClock.now()
+        fixture.gateway.send(signal: SIGTERM)
+        #expect(try fixture.gateway.outcome().code == 0)
+        // Five seconds for last answers.
+        #expect(BootClock.now() - start < 12_000_000_000)
+        for peer in [stream, half, deaf] { #expect(try peer.ends(within: 5_000)) }
+    }
+
     @Test("The kernel keeps little of what a peer does not read")
     func sendBuffer() throws {
         let fixture = try GatewayFixture()
