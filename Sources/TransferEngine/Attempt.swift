@@ -29,6 +29,8 @@ final class Attempt {
     var droppedBytes = 0
     /// The part that was written to the disk, or is being.
     var checkpoint: Int64
+    /// The room on the disk is looked at again when the part has so many bytes.
+    var nextLookForRoom: Int64 = 0
     /// When progress was reported last: the bytes then.
     var reported: Int64 = -1
 

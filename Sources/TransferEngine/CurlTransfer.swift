@@ -42,7 +42,6 @@ final class CurlTransfer {
     var onEnd: (CURLcode) -> Void = { _ in }
 
     private static let redirections = 10
-    private static let bufferBytes = 256 * 1024
 
     init(_ order: Order) throws(TransferError) {
         guard let handle = unsafe curl_easy_init() else { throw .curl("no memory") }
@@ -70,7 +69,6 @@ final class CurlTransfer {
         set(CURLOPT_CONNECTTIMEOUT, order.connectSeconds)
         set(CURLOPT_LOW_SPEED_LIMIT, 1)
         set(CURLOPT_LOW_SPEED_TIME, order.stallSeconds)
-        set(CURLOPT_BUFFERSIZE, Self.bufferBytes)
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         if let proxy = order.proxy { set(CURLOPT_PROXY, proxy) }
         if let authorities = order.authorities { set(CURLOPT_CAINFO, authorities) }

@@ -17,6 +17,8 @@ final class OpenFile {
     }
 
     func truncate(to bytes: Int64) throws(SystemError) {
+        // ext4 would write it to the disk when it is closed.
+        guard try size() != bytes else { return }
         _ = try systemCall("ftruncate") { ftruncate(rawValue, Int(bytes)) }
     }
 
@@ -43,6 +45,9 @@ struct SessionFiles {
     private let directory: String
     /// Bytes of the file system that downloads leave free: the store needs some to remove a file.
     private let spare: UInt64
+    /// How many bytes a download may write before it looks again whether there is room: all together write no more
+    /// than is spare in between.
+    let roomDistance: Int64
     /// Held while the process runs: another one would write to the same files.
     private let lock: OpenFile
 
@@ -59,6 +64,7 @@ struct SessionFiles {
         guard flock(lock.rawValue, LOCK_EX | LOCK_NB) == 0 else { throw .inUse(directory) }
         let size = Self.room(of: lock)?.size ?? .max
         spare = min(Self.mostSpare, size / 20)
+        roomDistance = Int64(spare) / Int64(TransferQueue.Limits.mostParallel)
     }
 
     private static let mostSpare: UInt64 = 32 << 20

@@ -141,9 +141,12 @@ extension TransferEngine {
             reserve(attempt, end)
         }
         guard attempt.stop == nil else { return .refused }
-        guard files.hasRoom(for: Int64(bytes.count)) else {
-            attempt.stop = .diskFull
-            return .refused
+        if end >= attempt.nextLookForRoom {
+            guard files.hasRoom(for: Int64(bytes.count)) else {
+                attempt.stop = .diskFull
+                return .refused
+            }
+            attempt.nextLookForRoom = end + files.roomDistance
         }
         do throws(SystemError) {
             try unsafe attempt.file.write(bytes, at: attempt.facts.bytes)

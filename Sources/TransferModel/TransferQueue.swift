@@ -5,6 +5,8 @@
 /// they wait for another attempt.
 package struct TransferQueue: Sendable {
     package struct Limits: Hashable, Sendable {
+        package static let mostParallel = 256
+
         /// Tasks that run at the same time.
         package var parallel: Int
         /// Of those, with the same host.

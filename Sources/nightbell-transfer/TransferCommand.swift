@@ -98,7 +98,8 @@ struct TransferCommand: ParsableCommand {
         guard !supervised || socket == nil else {
             throw ValidationError("--socket is not for --supervised")
         }
-        guard parallel <= 256 else { throw ValidationError("--parallel takes at most 256") }
+        let most = TransferQueue.Limits.mostParallel
+        guard parallel <= most else { throw ValidationError("--parallel takes at most \(most)") }
     }
 
     private var engineConfiguration: TransferConfiguration {
