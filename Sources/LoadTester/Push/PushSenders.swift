@@ -32,6 +32,8 @@ final class PushSenders {
     /// False: all connections are in use, or the gateway is not there.
     func send(_ push: Int, to path: String) -> Bool {
         guard let connection = connections.first(where: { $0.push == nil }) else { return false }
+        // The gateway ends one that was idle for long.
+        if let socket = connection.socket?.rawValue, hasInput(socket) { connection.socket = nil }
         if connection.socket == nil { connection.socket = try? connectToLoopback(port) }
         guard let socket = connection.socket?.rawValue else { return false }
         let body = "\(push)"
@@ -52,6 +54,10 @@ final class PushSenders {
         connection.push = push
         connection.answer = []
         return true
+    }
+
+    private func hasInput(_ socket: CInt) -> Bool {
+        !Poll.wait(socket, for: .readable, timeoutMilliseconds: 0).isEmpty
     }
 
     /// Waits for answers.

@@ -36,6 +36,8 @@ struct TransferRun {
         let digests = try makeFiles(server)
         results.payload = (0..<settings.files).reduce(0) { $0 + settings.size(of: $1) }
         try server.start()
+        // Both begin with nothing to be written.
+        sync()
         let start = monotonicNow()
         let files: [String: TransferredFile]
         if settings.kills == 0 {
@@ -50,6 +52,7 @@ struct TransferRun {
         for (name, file) in files where try digest(file.rawValue) != digests[name] { results.corrupt += 1 }
         results.lost = settings.files - files.count
         if settings.kills == 0 {
+            sync()
             runDirectory.progress.say("downloading with curl")
             results.floorNanoseconds = try downloadWithCurl(server)
         }
