@@ -21,6 +21,8 @@ final class CurlTransfer {
         /// In seconds, without a byte.
         var stallSeconds = 60
         var connectSeconds = 30
+        /// libcurl sends a request again by itself, if a connection that was used before ends without an answer.
+        var needsNewConnection = false
     }
 
     enum Verdict {
@@ -70,6 +72,7 @@ final class CurlTransfer {
         set(CURLOPT_LOW_SPEED_LIMIT, 1)
         set(CURLOPT_LOW_SPEED_TIME, order.stallSeconds)
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
+        if order.needsNewConnection { set(CURLOPT_FRESH_CONNECT, 1) }
         if let proxy = order.proxy { set(CURLOPT_PROXY, proxy) }
         if let authorities = order.authorities { set(CURLOPT_CAINFO, authorities) }
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()

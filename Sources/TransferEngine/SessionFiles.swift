@@ -112,6 +112,13 @@ struct SessionFiles {
         return OpenFile(try OwnedDescriptor(opening: path(id, of: session, part), flags, mode: 0o600))
     }
 
+    /// The file that an upload sends; fails with ENOENT, if it is gone.
+    func openBody(_ id: TaskID, of session: SessionID) throws(SystemError) -> OpenFile {
+        OpenFile(
+            try OwnedDescriptor(
+                opening: path(id, of: session, .body), O_RDONLY | O_CLOEXEC | O_NOFOLLOW))
+    }
+
     /// For the client, which gets a descriptor for reading.
     func openResult(_ id: TaskID, of session: SessionID) throws(SystemError) -> OpenFile {
         OpenFile(

@@ -21,6 +21,9 @@ extension TransferEngine {
         let attempt: Attempt
         do throws(SystemError) {
             attempt = try makeAttempt(task)
+        } catch  where error.code == ENOENT {
+            // The file of an upload is gone.
+            return finish(id, Outcome(failure: .storage))
         } catch {
             // Such as a shortage of descriptors.
             return retry(id)
@@ -48,12 +51,12 @@ extension TransferEngine {
             fields.append(HeaderField("If-Range", validator.text))
         }
         var body: OpenFile?
-        if record.task.kind == .upload { body = try files.open(task.id, of: task.session, .body) }
+        if record.task.kind == .upload { body = try files.openBody(task.id, of: task.session) }
         let order = CurlTransfer.Order(
             url: record.task.url, method: record.task.method, fields: fields, proxy: record.task.proxy,
             rangeStart: start, body: body.map { ($0.rawValue, task.bodyBytes) },
             authorities: configuration.authorities, stallSeconds: configuration.stallTime,
-            connectSeconds: configuration.connectTime)
+            connectSeconds: configuration.connectTime, needsNewConnection: !record.task.isIdempotent)
         let transfer: CurlTransfer
         do throws(TransferError) {
             transfer = try CurlTransfer(order)
@@ -105,6 +108,7 @@ extension TransferEngine {
         store.setFacts(id, facts, durableBytes: 0)
         guard had else { return }
         // The validator of the former part must not be found with bytes of this one.
+        store.makePromise()
         do throws(TransferError) {
             try store.commit()
         } catch {
@@ -142,7 +146,7 @@ extension TransferEngine {
         }
         guard attempt.stop == nil else { return .refused }
         if end >= attempt.nextLookForRoom {
-            guard files.hasRoom(for: Int64(bytes.count)) else {
+            guard files.hasRoom(for: max(Int64(bytes.count), files.roomDistance)) else {
                 attempt.stop = .diskFull
                 return .refused
             }
@@ -185,7 +189,7 @@ extension TransferEngine {
         if attempt.decision == nil, !task.record.task.isIdempotent, attempt.transfer.mayHaveArrived {
             return finish(attempt.id, Outcome(failure: .interrupted))
         }
-        if let stop = attempt.stop, stop != .judged { return endStopped(attempt, stop) }
+        if let stop = attempt.stop, stop != .judged { return endStopped(attempt, stop, status) }
         switch attempt.decision {
         case .append, .replace: endBody(attempt, code, status)
         case .complete(let facts):
@@ -206,10 +210,12 @@ extension TransferEngine {
     }
 
     private func endBody(_ attempt: Attempt, _ code: CURLcode, _ status: Int) {
+        let isWhole = code == CURLE_OK && attempt.facts.end == .whole
+        if !isWhole, tasks[attempt.id]?.record.task.isIdempotent == false {
+            // The server has done it, and what it has said about that is lost.
+            return finish(attempt.id, Outcome(failure: .interrupted, status: status))
+        }
         guard code == CURLE_OK else {
-            if tasks[attempt.id]?.record.task.isIdempotent == false {
-                return finish(attempt.id, Outcome(failure: .interrupted, status: status))
-            }
             leave(attempt)
             return retry(attempt.id)
         }
@@ -222,13 +228,23 @@ extension TransferEngine {
         }
     }
 
-    private func endStopped(_ attempt: Attempt, _ stop: Attempt.Stop) {
+    private func endStopped(_ attempt: Attempt, _ stop: Attempt.Stop, _ status: Int) {
+        if tasks[attempt.id]?.record.task.isIdempotent == false {
+            // The server has done it: it is not asked again.
+            switch stop {
+            case .noRoom, .diskFull:
+                return finish(attempt.id, Outcome(failure: .storage, status: status))
+            case .tooLong: return finish(attempt.id, Outcome(failure: .interrupted, status: status))
+            case .tooLarge, .storage, .judged: break
+            }
+        }
         switch stop {
         case .noRoom:
             // Two parts that both wait for the room of the other would wait for ever.
             guard drop(attempt) else { return finish(attempt.id, Outcome(failure: .storage)) }
             leave(attempt)
             queue.waitForRoom(attempt.id)
+            noteWait(of: attempt.id)
             isQueueStale = true
         case .diskFull:
             leave(attempt)

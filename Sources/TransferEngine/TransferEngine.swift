@@ -102,7 +102,10 @@ package final class TransferEngine {
         issues = SubscriptionPlan(begun: stored.mapValues(\.begun))
         issueFacts = stored.mapValues(\.facts)
         queueTimer = LoopTimer(loop) { [unowned self] in isQueueStale = true }
-        orphanTimer = LoopTimer(loop) { [unowned self] in removeOrphans() }
+        orphanTimer = LoopTimer(loop) { [unowned self] in
+            endOldTasks()
+            removeOrphans()
+        }
         reminderTimer = LoopTimer(loop) { [unowned self] in remind() }
         issueTimer = LoopTimer(loop) { [unowned self] in beginIssues() }
         try load()
@@ -123,7 +126,8 @@ package final class TransferEngine {
         } catch {
             throw .system(error)
         }
-        let hasBooted = try store.noteBoot(boot)
+        let lastBoot = try store.boot()
+        let hasBooted = lastBoot != nil && lastBoot != boot
         elapsedTime = ElapsedTime(
             after: try store.elapsedTime(), boot: boot, uptime: Self.uptime)
         let (stored, records) = try store.load()
@@ -140,6 +144,8 @@ package final class TransferEngine {
         for record in records {
             insert(hasBooted ? try checked(record) : record)
         }
+        // Together with the states that follow from it: until then the next process checks everything again.
+        if lastBoot != boot { store.setBoot(boot) }
         for id in sessions.keys { scheduleReminder(of: id) }
     }
 
@@ -151,8 +157,11 @@ package final class TransferEngine {
         var record = record
         if case .finished(let outcome) = record.state {
             guard outcome.failure == nil, outcome.bytes > kept else { return record }
-            record.state = .waiting
-            try store.setState(record.id, .waiting)
+            // An upload is not sent again: its file may be gone, and the server has it.
+            record.state =
+                record.task.kind == .upload
+                ? .finished(Outcome(failure: .storage, status: outcome.status)) : .waiting
+            try store.setState(record.id, record.state)
         }
         if size > kept { files.truncate(record.id, of: record.session, to: kept) }
         return record
@@ -183,7 +192,7 @@ package final class TransferEngine {
     /// answered.
     package func endTurn() {
         do throws(TransferError) {
-            for id in ended.sorted() where isWhollySettled(id) { noteEnd(of: id) }
+            for id in ended.sorted() where isWhollySettled(id) || waitsForReleases(id) { noteEnd(of: id) }
             ended.removeAll()
             if isQueueStale {
                 isQueueStale = false
@@ -322,7 +331,23 @@ package final class TransferEngine {
 
     /// Whether its client has results to take, or credentials to give.
     private func owesEnd(_ session: Session, _ id: SessionID) -> Bool {
-        !session.tasks.isEmpty && (isWhollySettled(id) || session.tasks.contains { needsCredentials($0) })
+        !session.tasks.isEmpty
+            && (isWhollySettled(id) || waitsForReleases(id)
+                || session.tasks.contains { needsCredentials($0) })
+    }
+
+    /// Whether all tasks of the session that are not finished wait for room, which its client can make: it is told
+    /// of the results, and releases them.
+    private func waitsForReleases(_ id: SessionID) -> Bool {
+        guard let tasks = sessions[id]?.tasks else { return false }
+        return tasks.contains { isSettled($0) }
+            && tasks.allSatisfy { isSettled($0) || queue.waitsForRoom($0) }
+    }
+
+    /// Unless it is told already.
+    func noteWait(of task: TaskID) {
+        guard let id = tasks[task]?.session else { return }
+        ended.insert(id)
     }
 
     /// It grows from one end to the next one, also if the session was removed in between, and was made again:
@@ -355,8 +380,18 @@ package final class TransferEngine {
             if session.tasks.allSatisfy({ isSettled($0) }) { removeSession(id) }
         }
         store.setElapsedTime(mark)
-        let period = min(3_600, max(1, configuration.orphanLifetime / 4))
+        let period = min(3_600, max(1, min(configuration.orphanLifetime, configuration.lifetime) / 4))
         orphanTimer?.set(milliseconds: period * 1_000)
+    }
+
+    /// Ends tasks that have waited, or run, for too long; those that begin another attempt are ended then.
+    private func endOldTasks() {
+        let now = elapsedSeconds
+        let old = tasks.filter { _, task in
+            task.record.state == .waiting && !task.isFinishing
+                && now - task.record.created >= configuration.lifetime
+        }
+        for id in old.keys.sorted() { finish(id, Outcome(failure: .timedOut)) }
     }
 
     /// Whether the task is finished or waits for credentials.
@@ -437,14 +472,16 @@ package final class TransferEngine {
         } catch {
             return handler(.refused("\(error)"))
         }
-        guard files.hasRoom(for: bytes), queue.beginCopy(bytes: bytes) else {
+        guard files.hasRoom(for: bytes + copying), queue.beginCopy(bytes: bytes) else {
             files.remove(record.id, of: record.session)
             return handler(.refused("there is no room for the file"))
         }
+        copying += bytes
         copier.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
             [unowned self] result in
             // Both files were open until here.
             withExtendedLifetime((source, target)) {}
+            copying -= bytes
             queue.endCopy(bytes: bytes)
             var addition: Addition
             switch result {
@@ -538,6 +575,8 @@ package final class TransferEngine {
         } catch {
             return fail(error)
         }
+        // Its file is removed then: after a loss of power it must not be sent again.
+        if task.record.task.kind == .upload { store.makePromise() }
         queue.rest(id)
         queue.shrink(id, to: task.bytes)
         isQueueStale = true
@@ -549,6 +588,9 @@ package final class TransferEngine {
             files.remove(id, of: task.session, outcome.failure == nil ? [.body] : [.body, .data])
         }
     }
+
+    /// Bytes of the files that are being copied, of which a part may be on the disk already.
+    private var copying: Int64 = 0
 
     // MARK: After the turn
 

@@ -183,16 +183,10 @@ final class TransferStore {
     private static let needsCredentials = 1
     private static let finished = 2
 
-    /// Whether the machine has started anew since the last call. Then only durable bytes can be trusted.
-    func noteBoot(_ id: String) throws(TransferError) -> Bool {
+    /// The last boot of the machine that was noted; nil: none was.
+    func boot() throws(TransferError) -> String? {
         do {
-            return try database.write { database in
-                let before = try String.fetchOne(database, sql: "SELECT id FROM boot")
-                guard before != id else { return false }
-                try database.execute(sql: "DELETE FROM boot")
-                try database.execute(sql: "INSERT INTO boot VALUES (?)", arguments: [id])
-                return before != nil
-            }
+            return try database.read { try String.fetchOne($0, sql: "SELECT id FROM boot") }
         } catch {
             throw .store("\(error)")
         }
@@ -211,6 +205,14 @@ final class TransferStore {
     }
 
     // MARK: Changing
+
+    func setBoot(_ id: String) {
+        makesPromise = true
+        changes.append { database in
+            try database.execute(sql: "DELETE FROM boot")
+            try database.execute(sql: "INSERT INTO boot VALUES (?)", arguments: [id])
+        }
+    }
 
     func setElapsedTime(_ mark: ElapsedTime.Mark) {
         changes.append { database in
@@ -254,6 +256,7 @@ final class TransferStore {
     }
 
     func setTried(_ id: TaskID, _ wasTried: Bool) {
+        if wasTried { makesPromise = true }
         changes.append { database in
             try database.cachedStatement(sql: "UPDATE task SET tried = ? WHERE id = ?")
                 .execute(arguments: [wasTried, id.rawValue])
@@ -338,6 +341,9 @@ final class TransferStore {
                 .execute(arguments: [seconds, id.rawValue])
         }
     }
+
+    /// The changes since the last commit are on the disk after the next one, and survive a loss of power.
+    func makePromise() { makesPromise = true }
 
     /// Writes the changes since the last call.
     func commit() throws(TransferError) {

@@ -112,6 +112,8 @@ package struct TransferQueue: Sendable {
     /// The attempt has ended because there is no room; another one follows when there is some.
     package mutating func waitForRoom(_ id: TaskID) { enter(id, .waitingForRoom) }
 
+    package func waitsForRoom(_ id: TaskID) -> Bool { entries[id]?.state == .waitingForRoom }
+
     /// It is finished, or waits for credentials.
     package mutating func rest(_ id: TaskID) { enter(id, .resting) }
 

@@ -137,6 +137,18 @@ struct FaultyServerTests {
         #expect(try client.nextResult().0.failure == .none)
     }
 
+    @Test("A task that waits for room has a lifetime, too, and so has one with a slow server")
+    func lifetimes() throws {
+        let server = try OddServer()
+        let process = try TransferProcess(["--disk-bytes", "350000", "--lifetime", "4"])
+        let client = try process.open()
+        try client.add(server.address + "/good?seed=a&size=200000")
+        #expect(try client.nextResult().0.failure == .none)
+        try client.add(server.address + "/good?seed=b&size=200000")
+        try client.add(server.address + "/slow?seed=c&size=100000&ms=20000")
+        for _ in 0..<2 { #expect(try client.nextResult().0.failure == .timedOut) }
+    }
+
     @Test("A task without credentials waits for them, and goes on with them")
     func credentials() throws {
         let server = try OddServer()
@@ -200,5 +212,41 @@ struct FaultyServerTests {
         let other = try OddServer()
         #expect(try upload(other, path, randomBytes(2_000_000), method: "POST").failure == .interrupted)
         #expect(try other.get("/uploaded?name=n") == "[]")
+    }
+
+    @Test("POST is not repeated on a connection that was used before")
+    func repeatsOnUsedConnection() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        try client.add(server.address + "/good?seed=a&size=1000")
+        #expect(try client.nextResult().0.failure == .none)
+        let path = process.directory.path + "/source"
+        try Nginx.write(randomBytes(1_000), to: path)
+        let source = try OwnedDescriptor(opening: path, O_RDONLY)
+        // The server has it, and ends without an answer.
+        try client.add(server.address + "/drop?name=n&times=1&after=1000", body: source.rawValue) {
+            $0.method = "POST"
+        }
+        #expect(try client.nextResult().0.failure == .interrupted)
+        #expect(try server.get("/uploaded?name=n") == "[]")
+    }
+
+    @Test("POST is not repeated if its response does not fit")
+    func unfitResponse() throws {
+        let server = try OddServer()
+        let process = try TransferProcess(["--disk-bytes", "350000"])
+        let client = try process.open()
+        // It has the room.
+        try client.add(server.address + "/good?seed=a&size=340000")
+        #expect(try client.nextResult().0.failure == .none)
+        let path = process.directory.path + "/source"
+        try Nginx.write(randomBytes(1_000), to: path)
+        let source = try OwnedDescriptor(opening: path, O_RDONLY)
+        try client.add(server.address + "/put?name=n&pad=20000", body: source.rawValue) { $0.method = "POST" }
+        let result = try client.nextResult().0
+        #expect(result.failure == .storage && result.status == 201)
+        let digests = try server.get("/uploaded?name=n")
+        #expect(digests.split(separator: ",").count == 1, "\(digests)")
     }
 }

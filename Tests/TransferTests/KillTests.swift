@@ -156,10 +156,13 @@ struct KillTests {
         let server = try OddServer()
         let process = try TransferProcess()
         var tags: Set<String> = []
+        var sent: [[UInt8]] = []
         for index in 0..<8 {
+            let bytes = randomBytes(2_000_000)
+            sent.append(digest(bytes))
             let client = try process.open()
             let path = process.directory.path + "/source\(index)"
-            try Nginx.write(randomBytes(2_000_000), to: path)
+            try Nginx.write(bytes, to: path)
             let source = try OwnedDescriptor(opening: path, O_RDONLY)
             try client.add(server.address + "/put?name=u\(index)", tag: "u\(index)", body: source.rawValue)
             unlink(path)
@@ -172,5 +175,37 @@ struct KillTests {
             #expect(result.failure == .none)
             tags.remove(result.tag)
         }
+        for index in 0..<8 {
+            let digests = Set(try server.get("/uploaded?name=u\(index)").split { "[], ".contains($0) })
+            #expect(digests == ["\"\(hexadecimal(sent[index]))\""])
+        }
+    }
+
+    @Test("An upload that was done before a loss of power is not sent again without its file")
+    func uploadAfterLossOfPower() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        var client = try process.open()
+        let path = process.directory.path + "/source"
+        try Nginx.write(randomBytes(1_000), to: path)
+        let source = try OwnedDescriptor(opening: path, O_RDONLY)
+        try client.add(server.address + "/put?name=n", body: source.rawValue)
+        #expect(try client.nextResult().0.failure == .none)
+        process.kill()
+        // The last record is lost, and the file is not there any more.
+        let code = """
+            import sqlite3, sys
+            database = sqlite3.connect(sys.argv[1] + "/transfers.sqlite")
+            database.execute("UPDATE task SET state = 0, outcome = NULL")
+            database.commit()
+            print("done")
+            """
+        let child = try Child("/usr/bin/python3", "-c", code, process.data)
+        #expect(try child.hear(within: 30_000) != nil)
+        child.reap()
+        try process.start()
+        client = try process.open()
+        #expect(try client.nextResult().0.failure == .storage)
+        #expect(try server.get("/uploaded?name=n").split(separator: ",").count == 1)
     }
 }

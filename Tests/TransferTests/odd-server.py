@@ -222,7 +222,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.cut()
         with lock:
             uploads.setdefault(self.query["name"], []).append(digest)
-        self.reply(201, digest.encode())
+        self.reply(201, digest.encode() + bytes(self.number("pad")))
 
     do_PUT = upload
     do_POST = upload

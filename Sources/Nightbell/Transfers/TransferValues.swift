@@ -126,6 +126,8 @@ public struct TransferResult: Sendable, Hashable {
         guard let file else { throw NightbellError(.invalidArgument, "the transfer has no file") }
         do throws(SystemError) {
             do throws(SystemError) {
+                // It may be in memory only.
+                _ = try systemCall("fdatasync") { fdatasync(file) }
                 try Self.link(file, as: path)
             } catch {
                 guard error.code == EXDEV || error.code == EPERM else { throw error }

@@ -154,6 +154,8 @@ extension Supervisor {
             launches.terminateWrappers(of: client)
         }
         launches.remove(client)
+        // It may have added some while it ended.
+        cancelTransfers(ofQuit: [identifier])
     }
 
     /// The client has no process, or not yet; it remains a client.
@@ -163,6 +165,7 @@ extension Supervisor {
         if var journal, let bytes = recordBytes(of: client) {
             journal.makeDormant(client, Journal.ClientRecord(bytes: bytes))
         }
+        if let identifier = supervision.identifier(of: client) { cancelTransfers(ofQuit: [identifier]) }
         if let connection = connection(of: client) { closeConnection(connection) }
     }
 }
