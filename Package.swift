@@ -235,6 +235,7 @@ let package = Package(
             dependencies: [
                 "EventHandlers", "EventLoop", "LinuxSystem", "NightbellWire",
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "GRDB", package: "GRDB.swift"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -46,7 +46,7 @@ struct APIError: HTTPResponseError {
         APIError(status: .badRequest, code: "INVALID_ARGUMENT", message: message)
     }
 
-    /// Whether its request has shown neither a valid token nor an address that exists.
+    /// Whether it is an answer to requests that show neither a valid token nor an address that exists.
     var isForStrangers: Bool {
         [Self.unauthenticated.code, Self.notFound.code, Self.methodNotAllowed([]).code].contains(code)
     }

@@ -54,6 +54,8 @@ final class EventHub: Sendable {
             (signals, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
         }
 
+        fileprivate var isOfOneClient: Bool { identifier != nil }
+
         func take() -> Portion {
             portion.withLockedValue { portion in
                 defer { portion = Portion() }
@@ -171,6 +173,15 @@ final class EventHub: Sendable {
         guard !subscriptions.isEmpty else { return }
         let numbered = events.enumerated().map { Numbered(first + UInt64($0.offset), $0.element) }
         for subscription in subscriptions { subscription.add(numbered) }
+    }
+
+    /// The supervisor has dropped events, of any clients: streams of one client are interrupted. Those of all are
+    /// told by the event that follows.
+    func lose() {
+        for subscription in state.withLockedValue({ Array($0.subscriptions.values) })
+        where subscription.isOfOneClient {
+            subscription.interrupt()
+        }
     }
 
     func connected() { state.withLockedValue { $0.isConnected = true } }

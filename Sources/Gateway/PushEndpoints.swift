@@ -87,7 +87,7 @@ struct PushEndpoints: Sendable {
     }
 
     private static func urgency(_ text: String?) throws(APIError) -> Urgency {
-        switch text {
+        switch text?.lowercased() {
         case nil, "normal": return .normal
         case "very-low": return .veryLow
         case "low": return .low

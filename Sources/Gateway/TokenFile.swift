@@ -38,9 +38,33 @@ package struct TokenFile: Sendable {
         return tokens
     }
 
+    /// Changes the tokens. Others that do the same at the same time wait.
+    package func change(_ body: (inout [Token]) throws -> Void) throws {
+        let directory = try lockDirectory()
+        var tokens = try read()
+        try body(&tokens)
+        try write(tokens)
+        // A loss of power must not make a revoked token valid.
+        guard fsync(directory.rawValue) == 0 else {
+            throw Failure(description: "\(SystemError("fsync of its directory"))")
+        }
+    }
+
+    private func lockDirectory() throws(Failure) -> OwnedDescriptor {
+        let parent = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        do throws(SystemError) {
+            let directory = try OwnedDescriptor(opening: parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+            let rawValue = directory.rawValue
+            _ = try systemCall("flock \(parent)") { flock(rawValue, LOCK_EX) }
+            return directory
+        } catch {
+            throw Failure(description: "\(error)")
+        }
+    }
+
     /// Replaces the file in one step. It keeps its owner, its group and its permissions. Every user can read
     /// a new one: hashes of random bits tell nothing.
-    package func write(_ tokens: [Token]) throws(Failure) {
+    private func write(_ tokens: [Token]) throws(Failure) {
         let text =
             "# Tokens of nightbell-gateway: name, scopes, SHA-256. Written by nightbell-gateway token.\n"
             + tokens.map { $0.line + "\n" }.joined()
@@ -49,12 +73,14 @@ package struct TokenFile: Sendable {
             var old = stat()
             let isThere = stat(path, &old) == 0
             unlink(new)
-            let file = try OwnedDescriptor(opening: new, O_WRONLY | O_CREAT | O_EXCL, mode: 0o644)
+            let file = try OwnedDescriptor(opening: new, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
             let descriptor = file.rawValue
             if isThere {
                 _ = try systemCall("fchown \(new)") { fchown(descriptor, old.st_uid, old.st_gid) }
-                _ = try systemCall("fchmod \(new)") { fchmod(descriptor, old.st_mode & 0o777) }
             }
+            // Whatever the umask is.
+            let mode = isThere ? old.st_mode & 0o777 : 0o644
+            _ = try systemCall("fchmod \(new)") { fchmod(descriptor, mode) }
             let bytes = Array(text.utf8)
             var written = 0
             while written < bytes.count {

@@ -45,6 +45,8 @@ final class TokenStore: Sendable {
         } catch {
             // A file with a mistake must not leave a revoked token valid.
             state.tokens = []
+            // It may be readable again without another change.
+            state.stamp = nil
             if error.description != state.problem { logger.error("no token is valid: \(error)") }
             state.problem = error.description
         }

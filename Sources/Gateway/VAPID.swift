@@ -36,8 +36,30 @@ struct VAPID {
     }
 
     private struct Claims: Decodable {
-        let aud: String
+        let aud: Audience
         let exp: Double
+    }
+
+    /// One, or several (RFC 7519, section 4.1.3).
+    private enum Audience: Decodable {
+        case one(String)
+        case several([String])
+
+        init(from decoder: any Decoder) throws {
+            let container = try decoder.singleValueContainer()
+            if let text = try? container.decode(String.self) {
+                self = .one(text)
+            } else {
+                self = .several(try container.decode([String].self))
+            }
+        }
+
+        func includes(_ audience: String) -> Bool {
+            switch self {
+            case .one(let text): text == audience
+            case .several(let texts): texts.contains(audience)
+            }
+        }
     }
 
     /// Whether it proves that it was made with the private key, for this service, and not long ago.
@@ -54,7 +76,7 @@ struct VAPID {
             let algorithm = try? JSONDecoder().decode(Header.self, from: Data(header)).alg,
             algorithm == "ES256",
             let claims = try? JSONDecoder().decode(Claims.self, from: Data(claims)),
-            claims.aud == audience, claims.exp > now - Self.clockTolerance,
+            claims.aud.includes(audience), claims.exp > now - Self.clockTolerance,
             claims.exp <= now + Self.longestLifetime + Self.clockTolerance,
             let key = try? P256.Signing.PublicKey(x963Representation: key),
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: Data(signature))

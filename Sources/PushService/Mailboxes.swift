@@ -1,3 +1,5 @@
+import DequeModule
+
 /// A client, as the push service knows it: the user that the kernel vouches for, and the identifier that it
 /// says.
 package struct Recipient: Sendable, Hashable {
@@ -142,7 +144,7 @@ package struct Mailboxes {
     /// When to look for messages that are too old. One that is gone may have been the reason.
     package private(set) var expiryDue: Int64?
     /// The clients about which the supervisor has to be told.
-    private(set) var changed: [Recipient] = []
+    private(set) var changed: Deque<Recipient> = []
     private var isChanged: Set<Recipient> = []
 
     package init(_ limits: PushLimits, lastNumber: UInt64 = 0) {
@@ -219,6 +221,8 @@ package struct Mailboxes {
         mailboxes[recipient]?.subscriptions[subscription.name] = nil
         let ids = (mailboxes[recipient]?.messages ?? []).filter { $0.token == subscription.token }.map(\.id)
         drop(Set(ids), of: recipient)
+        // Without a message and without an address it is forgotten when that is told.
+        noteChange(of: recipient)
         return ids
     }
 
@@ -306,6 +310,7 @@ package struct Mailboxes {
     }
 
     package mutating func noteChange(of recipient: Recipient) {
+        guard mailboxes[recipient] != nil else { return }
         if isChanged.insert(recipient).inserted { changed.append(recipient) }
     }
 
@@ -316,15 +321,15 @@ package struct Mailboxes {
         }
     }
 
-    /// One of the clients about which the supervisor has to be told; the order has no effect.
+    /// Of the clients about which the supervisor has to be told, the one that waits for longest.
     package mutating func takeChanged() -> Recipient? {
-        guard let taken = changed.popLast() else { return nil }
+        guard let taken = changed.popFirst() else { return nil }
         isChanged.remove(taken)
         return taken
     }
 
     /// The supervisor is told that nothing waits for a client: without an address it can be forgotten.
-    mutating func forgetIfEmpty(_ recipient: Recipient) {
+    package mutating func forgetIfEmpty(_ recipient: Recipient) {
         if mailboxes[recipient]?.isEmpty == true { mailboxes[recipient] = nil }
     }
 }

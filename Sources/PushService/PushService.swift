@@ -55,6 +55,7 @@ package final class PushService {
     private var accepted: [(continuation: PushDoor.Continuation, result: PushDoor.Outcome)] = []
     /// In milliseconds.
     private static let acceptPause: Int64 = 200
+    private static let acceptsPerTurn = 16
     /// A supervisor that was replaced may be told of a client before this client has come back to it: it is told
     /// again after these pauses, in milliseconds.
     private static let repetitions: [Int64] = [2_000, 10_000, 60_000]
@@ -201,7 +202,10 @@ package final class PushService {
 
     private func report() {
         while reporter.hasRoom, let recipient = mailboxes.takeChanged() {
-            guard let report = mailboxes.report(on: recipient) else { continue }
+            guard let report = mailboxes.report(on: recipient) else {
+                mailboxes.forgetIfEmpty(recipient)
+                continue
+            }
             guard reporter.report(recipient, report.number, report.urgency) else {
                 return mailboxes.noteChange(of: recipient)
             }
@@ -211,7 +215,9 @@ package final class PushService {
 
     private func accept() {
         do {
-            while let socket = try listener.accept() {
+            // Others have their turn, too: a crowd that comes and goes would never end.
+            for _ in 0..<Self.acceptsPerTurn {
+                guard let socket = try listener.accept() else { return }
                 // None for a user that has too many, so that there are some for the others.
                 guard connections.count < limits.connections, let peer = try? socket.peerCredentials(),
                     peer.uid == 0 || connectionsByUser[peer.uid, default: 0] < limits.connectionsOfUser,

@@ -32,15 +32,14 @@ struct CreateTokenCommand: ParsableCommand {
     }
 
     func run() throws {
-        let file = TokenFile(tokenFile.tokens)
-        var tokens = try file.read()
-        guard !tokens.contains(where: { $0.name == name }) else {
-            complain("there is a token \(name); revoke it first")
-            throw ExitCode(1)
-        }
         let (token, text) = Token.make(name: name, scopes: Set(scope))
-        tokens.append(token)
-        try file.write(tokens)
+        try TokenFile(tokenFile.tokens).change { tokens in
+            guard !tokens.contains(where: { $0.name == name }) else {
+                complain("there is a token \(name); revoke it first")
+                throw ExitCode(1)
+            }
+            tokens.append(token)
+        }
         print(text)
     }
 }
@@ -70,13 +69,12 @@ struct RevokeTokenCommand: ParsableCommand {
     @OptionGroup var tokenFile: TokenFileOption
 
     func run() throws {
-        let file = TokenFile(tokenFile.tokens)
-        let tokens = try file.read()
-        let left = tokens.filter { $0.name != name }
-        guard left.count < tokens.count else {
-            complain("there is no token \(name)")
-            throw ExitCode(1)
+        try TokenFile(tokenFile.tokens).change { tokens in
+            guard let place = tokens.firstIndex(where: { $0.name == name }) else {
+                complain("there is no token \(name)")
+                throw ExitCode(1)
+            }
+            tokens.remove(at: place)
         }
-        try file.write(left)
     }
 }

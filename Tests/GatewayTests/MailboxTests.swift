@@ -54,6 +54,27 @@ struct MailboxTests {
         #expect(boxes.acknowledge([third], of: other).isEmpty && ids(boxes, reader) == [third])
     }
 
+    @Test("The client that waits for longest is told of first, and those that come back are last")
+    func order() throws {
+        var boxes = try mailboxes()
+        try leave(&boxes, "t1")
+        try leave(&boxes, "t2")
+        #expect(boxes.takeChanged() == reader)
+        boxes.noteChange(of: reader)
+        #expect(boxes.takeChanged() == other && boxes.takeChanged() == reader && boxes.takeChanged() == nil)
+    }
+
+    @Test("A client without an address and without messages is forgotten")
+    func forgotten() throws {
+        var boxes = try mailboxes()
+        let subscription = try #require(boxes.subscription(of: reader, named: ""))
+        _ = boxes.remove(subscription)
+        #expect(boxes.takeChanged() == reader && boxes.report(on: reader) == nil)
+        boxes.forgetIfEmpty(reader)
+        boxes.noteChange(of: reader)
+        #expect(boxes.takeChanged() == nil)
+    }
+
     @Test("A topic replaces only its own message, of the same address")
     func topics() throws {
         var boxes = try mailboxes()

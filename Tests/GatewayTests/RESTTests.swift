@@ -77,6 +77,25 @@ struct RESTTests {
         _ = running
     }
 
+    @Test("Tokens are made one after another, and all can read their file whatever the umask is")
+    func tokenFile() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("tokens")
+        let makers = try (0..<8).map { number in
+            try Program(
+                "/bin/sh",
+                [
+                    "-c", "umask 077; exec \"$@\"", "sh", Program.product("nightbell-gateway"), "token",
+                    "create", "t\(number)", "--tokens", file, "--scope", "read",
+                ])
+        }
+        for maker in makers { #expect(try maker.outcome().code == 0) }
+        let listed = try Program.run("nightbell-gateway", ["token", "list", "--tokens", file])
+        #expect(listed.output.split(separator: "\n").count == 8, "\(listed.output)")
+        var status = stat()
+        #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o644)
+    }
+
     @Test("Without a token of the right scope there is nothing but health and the page")
     func scopes() throws {
         let fixture = try GatewayFixture()

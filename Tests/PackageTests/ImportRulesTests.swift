@@ -68,8 +68,9 @@ struct ImportRulesTests {
             "Nightbell", "NightbellWire",
         ]),
         "PushService": edge.union([
-            "Crypto", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB", "LinuxSystem", "Logging",
-            "NightbellWire", "Synchronization", "SwiftProtobuf",
+            "Crypto", "DequeModule", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB",
+            "LinuxSystem",
+            "Logging", "NightbellWire", "Synchronization", "SwiftProtobuf",
         ]),
         // It knows the supervisor by the protocol only.
         "Gateway": [
