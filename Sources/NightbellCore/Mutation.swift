@@ -157,8 +157,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case repeatsPushes
     /// … more often in an hour than is configured …
     case ignoresPushLimit
-    /// … or whatever their urgency is.
+    /// … or whatever their urgency is …
     case ignoresUrgency
+    /// … or by a launch that was decided at a better moment.
+    case launchesForPastMoments
     /// A client is suspended while it handles pushes …
     case suspendsDuringPushes
     /// … or not terminated when it takes too long for that.

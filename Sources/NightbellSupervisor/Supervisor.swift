@@ -321,9 +321,9 @@ public actor Supervisor {
         disconnectSilent()
         superviseMonitor()
         superviseTransfers()
-        launchActivated()
         if upgrade.quiesceOrder != nil { supervision.prepareForSilence(of: Self.longestSilence, at: now) }
         endTurn()
+        if launchActivated() { endTurn() }
         parked.endTurn()
         suspender.finishDeferredWork()
     }

@@ -244,12 +244,13 @@ extension BusWriter {
 
     private static func escaped(_ text: String) -> String {
         var result = ""
-        for character in text {
-            switch character {
+        // By scalar: a mark that combines with a sign does not hide it.
+        for scalar in text.unicodeScalars {
+            switch scalar {
             case "&": result += "&amp;"
             case "<": result += "&lt;"
             case ">": result += "&gt;"
-            default: result.append(character)
+            default: result.unicodeScalars.append(scalar)
             }
         }
         return result

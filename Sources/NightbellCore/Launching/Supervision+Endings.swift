@@ -13,7 +13,7 @@ extension Supervision {
         case .launching, .inactive, .active, .background, .suspending, .suspended:
             switch ending {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
-                dropActivations(of: client, onlyTold: true)
+                dropToldEvents(of: client)
                 leave(client, at: now, into: &actions)
             case .succeeded: crashed(client, at: now, into: &actions)
             case .notStarted where !mutated(.blamesClients): postponeLaunch(client, at: now, into: &actions)
@@ -70,7 +70,7 @@ extension Supervision {
     /// Its user has quit it: of what could launch it, its location services and its notifications remain.
     mutating func leaveForLocation(_ client: ClientID, into actions: inout ActionBuffer) {
         let launches = mutated(.relaunchesQuitForAnything)
-        dropActivations(of: client, onlyTold: false)
+        dropActivations(of: client)
         endObservations(of: client) { launches || $0.mode == .location && $0.launches }
         dropWhatLaunches(client, into: &actions)
     }
@@ -112,7 +112,7 @@ extension Supervision {
         guard inRow < settings.launches.relaunches || mutated(.relaunchesForEver) else {
             count(.gaveUp, of: client)
             actions.append(.trace(client, .gaveUp))
-            dropActivations(of: client, onlyTold: false)
+            dropActivations(of: client)
             return leave(client, at: now, into: &actions)
         }
         clients[client.id].launches.inRow = UInt8(clamping: inRow + 1)

@@ -3,7 +3,7 @@
 /// An event is told in a wake, and is told again until its client has finished that wake: to the same process
 /// by the next supervisor, and to the next process of the client.
 extension Supervision {
-    /// Of one client. The oldest is dropped.
+    /// Of one client, unless more of its notifications may be pending. The oldest is dropped, deliveries first.
     private static let mostEvents = 64
     /// In one wake, of the longest contents: they fit into half a packet.
     private static let eventsPerWake = 16
@@ -15,9 +15,12 @@ extension Supervision {
         let event = NotificationEvent(
             number: notifications.nextNumber(), identifier: identifier, content: content, kind)
         var dropped: UInt64?
+        let most = max(Self.mostEvents, settings.quotas.notificationsPerClient)
         notifications.change(place) {
             $0.events.append(event)
-            if $0.events.count > Self.mostEvents { dropped = $0.events.removeFirst().number }
+            guard $0.events.count > most else { return }
+            let oldest = $0.events.firstIndex { !$0.kind.isActivation } ?? 0
+            dropped = $0.events.remove(at: oldest).number
         }
         if let dropped { recordNotification(dropped, place) }
         recordNotification(event.number, place)
@@ -134,10 +137,17 @@ extension Supervision {
     }
 
     /// Its activations are no reason to launch it any more.
-    mutating func dropActivations(of client: ClientID, onlyTold: Bool) {
+    mutating func dropActivations(of client: ClientID) { dropEvents(of: client, where: \.kind.isActivation) }
+
+    /// It has handled what it was told.
+    mutating func dropToldEvents(of client: ClientID) {
+        dropEvents(of: client) { $0.telling != .pending }
+    }
+
+    mutating func dropEvents(of client: ClientID, where isDropped: (NotificationEvent) -> Bool) {
         let place = clients[client.id].owner
         guard !notifications.isEmpty, let events = notifications.place(place)?.events else { return }
-        for event in events where event.kind.isActivation && !(onlyTold && event.telling == .pending) {
+        for event in events where isDropped(event) {
             notifications.change(place) { $0.events.removeAll { $0.number == event.number } }
             recordNotification(event.number, place)
         }

@@ -74,6 +74,12 @@ extension Supervision {
             // It was cancelled meanwhile.
             return notifications.close(display, of: user)
         }
+        if let former = notifications.entries[id].presentation?.display, former.id != display.id,
+            former.server == display.server
+        {
+            // It was replaced before the server had said which one it is.
+            notifications.close(former, of: user)
+        }
         var display = display
         display.listener = notifications.listeners[user] ?? ""
         notifications.entries[id].presentation?.display = display

@@ -90,6 +90,12 @@ extension Supervision {
         let user = clients[client.id].user
         guard let entries = notifications.place(place)?.entries else { return .done }
         let wanted = identifiers.map(Set.init)
+        // It is not shown instead, if the process ends before it has finished that.
+        if !mutated(.postsCancelledNotifications) {
+            dropEvents(of: client) {
+                !$0.kind.isActivation && wanted?.contains($0.identifier) ?? true
+            }
+        }
         for id in entries
         where wanted?.contains(notifications.entries[id].notification.identifier) ?? true {
             if mutated(.postsCancelledNotifications), notifications.entries[id].target != nil { continue }

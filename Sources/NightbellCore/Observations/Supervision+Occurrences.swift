@@ -58,7 +58,9 @@ extension Supervision {
         where observation.telling.isDue && isWanted(observation.subject, client) {
             if let obstacle = pushObstacle(observation, client, at: now) {
                 // A launch that has yet to begin was decided at a better moment.
-                if clients[client.id].lifecycle.isDormant { withdrawLaunchForPushes(client) }
+                if clients[client.id].lifecycle.isDormant, !mutated(.launchesForPastMoments) {
+                    withdrawLaunchForPushes(client)
+                }
                 if let until = obstacle.until { observations.look(atClientIn: client.slot, at: until) }
                 continue
             }
@@ -183,6 +185,12 @@ extension Supervision {
             return restoredPush(observation, of: client, toldWakeID: old.toldWakeID)
         }
         replaceObservations(of: client, with: own)
+        if clients[client.id].lifecycle.isDormant,
+            own.contains(where: { $0.subject == .pushes && !$0.telling.isDue })
+        {
+            // The push service says again what waits.
+            withdrawLaunchForPushes(client)
+        }
         if own.contains(where: { $0.latest?.heldUntil != nil }) { observations.held.insert(client.slot) }
         observations.look(atClientIn: client.slot, at: elapsed(at: now))
     }

@@ -76,6 +76,9 @@ package struct PushMemory: Sendable, Equatable {
         retryAt = nil
     }
 
+    /// Whether it knows something by the service, or because of it.
+    var isOfService: Bool { number != nil || waiting != nil || run?.number != nil || retryAt != nil }
+
     /// The service has gone, or the memory passes to another observation.
     mutating func forgetService() {
         number = nil

@@ -40,9 +40,10 @@ extension Supervision {
 
     /// Nothing waits, or nothing is known of it: a wake would be in vain.
     private mutating func dropPending(_ index: Int, of client: ClientID) {
-        withdrawLaunchForPushes(client)
         let observation = observations.table[client.slot][index]
-        guard observation.telling.isDue, observation.latest?.isSimulated == false else { return }
+        if observation.telling.isDue, observation.latest?.isSimulated == true { return }
+        withdrawLaunchForPushes(client)
+        guard observation.telling.isDue else { return }
         observations.table[client.slot][index].telling = .told(0)
         recordObservations(of: client)
     }
@@ -64,6 +65,12 @@ extension Supervision {
             guard let id = clients.id(inSlot: slot) else { continue }
             for index in observations.table[slot].indices
             where observations.table[slot][index].subject == .pushes {
+                let observation = observations.table[slot][index]
+                // Of most there is nothing to forget: a service that comes and goes costs little.
+                guard
+                    observation.push.isOfService || observation.telling.isDue
+                        || clients[id].launches.reasons.contains(.push)
+                else { continue }
                 observations.table[slot][index].push.forgetService()
                 // The service may be the reason why the client has failed.
                 observations.table[slot][index].push.retryAt = nil
@@ -119,10 +126,12 @@ extension Supervision {
             case .pushed(let urgency) = observation.latest?.occurrence
         else { return nil }
         if observation.push.run != nil { return .underWay }
+        // What is simulated has to be seen at once.
+        if observation.latest?.isSimulated == true { return nil }
         let elapsed = elapsed(at: now)
         if let retryAt = observation.push.retryAt, elapsed < retryAt { return .failed(until: retryAt) }
-        // In use, it may be told at any time; what is simulated has to be seen at once.
-        if clients[client.id].lifecycle.isForeground || observation.latest?.isSimulated == true { return nil }
+        // In use, it may be told at any time.
+        if clients[client.id].lifecycle.isForeground { return nil }
         let limit = mutated(.ignoresPushLimit) ? Int.max : settings.push.perHour
         if let until = observation.push.permittedAt(limit, at: elapsed) { return .tooMany(until: until) }
         let isTimely = urgency.isTimely(
@@ -133,7 +142,9 @@ extension Supervision {
     /// The same for a client that is told of something else in this moment: that costs no wake of its own.
     func mayTellAlong(_ observation: Observation, at now: Instant) -> Bool {
         guard observation.subject == .pushes else { return true }
-        let isPaused = observation.push.retryAt.map { elapsed(at: now) < $0 } ?? false
+        let isPaused =
+            observation.latest?.isSimulated != true
+            && observation.push.retryAt.map { elapsed(at: now) < $0 } ?? false
         return observation.push.run == nil && !isPaused
     }
 

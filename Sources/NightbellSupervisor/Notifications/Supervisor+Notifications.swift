@@ -55,6 +55,8 @@ extension Supervisor {
         guard clock != notificationCare.clock else { return }
         notificationCare.clock = clock
         feed(.fact(.clock(clock)))
+        // The file has wall-clock times.
+        if durable.notifications != nil { notificationCare.isChanged = true }
     }
 
     private func watchClock() {
@@ -88,8 +90,11 @@ extension Supervisor {
 
     /// A notification was activated of a client that has no record: one that is declared is launched. Any other
     /// is told when its user starts it.
-    func launchActivated() {
-        for identifier in supervision.takeAbsentActivated() {
+    ///
+    /// - Returns: whether there may be more to do in this turn.
+    func launchActivated() -> Bool {
+        let activated = supervision.takeAbsentActivated()
+        for identifier in activated {
             guard let declaration = launches.declarations[identifier],
                 supervision.client(named: identifier) == nil,
                 supervision.ownership(of: identifier)?.user == declaration.registration.user,
@@ -98,6 +103,7 @@ extension Supervisor {
             supervision.takeBackQuit(of: identifier)
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: true)
         }
+        return !activated.isEmpty
     }
 
     // MARK: Lists

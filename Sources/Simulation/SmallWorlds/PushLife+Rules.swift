@@ -90,7 +90,8 @@ extension PushLife {
             }
             guard let id = world.clients[index].id, inbox.isObserving, inbox.isUntold, inbox.run == nil,
                 inbox.retryAt.map({ $0 <= world.now }) ?? true, let urgency = inbox.reported,
-                let view = world.core.view(of: id, at: world.now), view.launches.notBefore == nil
+                let view = world.core.view(of: id, at: world.now), view.launches.notBefore == nil,
+                view.launches.waitsForMemoryUntil == nil
             else { continue }
             if !world.clients[index].isForeground, isOverLimit(inbox) || !isTimely(urgency) {
                 coverage.held += 1

@@ -1,11 +1,12 @@
 package import NightbellCore
 
 /// The rules of pushes alone: clients that are told of pushes, handle them or not, fall asleep, crash and are
-/// quit; a push service with messages that come, are replaced and expire; power and networks that change; and a
-/// supervisor that dies.
+/// quit; a push service with messages that come, are replaced and expire; power and networks that change; memory
+/// that is short; and a supervisor that dies.
 package struct PushLife: Life {
     package static let mutations: [Mutation] = [
-        .repeatsPushes, .ignoresPushLimit, .ignoresUrgency, .suspendsDuringPushes, .permitsEndlessPushes,
+        .repeatsPushes, .ignoresPushLimit, .ignoresUrgency, .launchesForPastMoments, .suspendsDuringPushes,
+        .permitsEndlessPushes,
         .forgetsUnhandledPushes, .believesAnyPush,
     ]
 
@@ -57,6 +58,8 @@ package struct PushLife: Life {
         var settings = Settings()
         settings.launches.relaunches = 200
         settings.push.perHour = 3
+        // Long enough for a launch to wait while its moment passes.
+        settings.memoryPressure.pause = .seconds(300)
         let clients = SmallWorld.registrations([[], [], []])
         inboxes = clients.map { _ in Inbox() }
         world = SmallWorld(
@@ -68,7 +71,8 @@ package struct PushLife: Life {
     package mutating func step() {
         passTime(upTo: .seconds(world.random.once(in: 8) ? 3_600 : 40))
         turn([])
-        switch world.random.below(11) {
+        switch world.random.below(12) {
+        case 11: if world.random.once(in: 4) { turn([.memoryPressure([])]) }
         case 10:
             // The service is replaced, and reports everything at once or later.
             turn([.fact(.pushServiceChanged)])

@@ -83,6 +83,51 @@ import Testing
         #expect(posts(bench).isEmpty)
     }
 
+    @Test func aProcessThatEndsWithSuccessHasSeenIt() throws {
+        var (bench, client) = try bench()
+        _ = schedule("tea", .now, client, &bench)
+        bench.turn(.ended(client, .succeeded))
+        #expect(posts(bench).isEmpty)
+    }
+
+    @Test func aDeliveryThatIsCancelledIsNotShownAfterAll() throws {
+        var (bench, client) = try bench()
+        for name in ["tea", "cake"] { _ = schedule(name, .now, client, &bench) }
+        bench.say(.cancelNotifications(["tea"]), from: client)
+        bench.turn(.ended(client, .failed))
+        #expect(posts(bench).map(\.content.title) == ["cake"])
+    }
+
+    @Test func allThatComeDueInTheForegroundTogetherAreToldOrShown() throws {
+        var (bench, client) = try bench()
+        for number in 1...128 {
+            _ = schedule("\(number)", .interval(.seconds(100), repeats: false), client, &bench)
+        }
+        bench.pass(.seconds(100))
+        bench.turn(.ended(client, .failed))
+        #expect(Set(posts(bench).map(\.content.title)).count == 128 || pending(bench).count == 128)
+    }
+
+    @Test func oneThatIsReplacedBeforeTheServerAnswersIsClosed() throws {
+        var (bench, client) = try bench()
+        bench.suspend(client)
+        bench.turn(.fact(.notifications(of: 1_000, .server("server", listener: ":1.1"))))
+        bench.say(.enterForeground, from: client)
+        bench.say(.enterBackground, from: client)
+        _ = schedule("tea", .now, client, &bench)
+        let first = try #require(posts(bench).first)
+        _ = schedule("tea", .now, client, &bench)
+        let second = try #require(posts(bench).first)
+        for (post, id) in [(first, 5), (second, 6)] as [(NotificationPost, UInt32)] {
+            let display = NotificationEntry.Display(id: id, server: "server")
+            bench.turn(
+                .fact(
+                    .notifications(of: 1_000, .shown(number: post.number, revision: post.revision, display)))
+            )
+        }
+        #expect(bench.core.notificationDemand(of: 1_000).closes == [5])
+    }
+
     @Test func theSoonestAreKeptAndARepeatingOneCountsOnce() throws {
         var (bench, client) = try bench()
         for number in 1...127 {
