@@ -126,7 +126,7 @@ extension Supervision {
             case .pushed(let urgency) = observation.latest?.occurrence
         else { return nil }
         if observation.push.run != nil { return .underWay }
-        // What is simulated has to be seen at once.
+        // A simulated one has to be seen at once.
         if observation.latest?.isSimulated == true { return nil }
         let elapsed = elapsed(at: now)
         if let retryAt = observation.push.retryAt, elapsed < retryAt { return .failed(until: retryAt) }
