@@ -213,7 +213,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.fault == "drop" and self.count <= self.number("times", 1):
             self.rfile.read(min(length, self.number("after")))
             return self.cut()
-        digest = hashlib.sha256(self.rfile.read(length)).hexdigest()
+        data = self.rfile.read(length)
+        if len(data) < length:
+            # The client has died.
+            return self.cut()
+        digest = hashlib.sha256(data).hexdigest()
         if self.fault == "endless":
             self.send_response(200)
             self.send_header("Content-Length", str((1 << 63) - 1))
