@@ -344,7 +344,7 @@ package final class TransferEngine {
             && tasks.allSatisfy { isSettled($0) || queue.waitsForRoom($0) }
     }
 
-    /// Unless it is told already.
+    /// A task waits for room: its client may have to be told of the results that it can release.
     func noteWait(of task: TaskID) {
         guard let id = tasks[task]?.session else { return }
         ended.insert(id)
