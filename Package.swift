@@ -49,6 +49,7 @@ let package = Package(
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.0", traits: []),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.7.0"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.0"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
@@ -255,6 +256,7 @@ let package = Package(
             name: "Gateway",
             dependencies: [
                 "LinuxSystem", "Nightbell", "NightbellWire", "Presentation", "PushService", "StatusReports",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "HeapModule", package: "swift-collections"),
@@ -542,7 +544,8 @@ let package = Package(
             dependencies: [
                 "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "PushService",
                 "mode-example", "nightbell", "nightbell-distributor", "nightbell-gateway", "nightbelld",
-                "scripted-client",
+                "scripted-client", .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
             ],
             exclude: ["connector.py"],
             swiftSettings: settings),

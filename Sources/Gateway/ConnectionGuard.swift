@@ -22,6 +22,8 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private var bodyBytes = 0
     /// Requests without a complete response.
     private var open = 0
+    /// The response that is being written is the last one.
+    private var isLast = false
 
     init(_ limits: Limits) { self.limits = limits }
 
@@ -73,12 +75,26 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        if case .end = unwrapOutboundIn(data) {
+        switch unwrapOutboundIn(data) {
+        case .head(let head): isLast = head.headerFields[.connection] == "close"
+        case .body: break
+        case .end:
             open = max(0, open - 1)
             if open <= 1 { answering?.cancel() }
             if open == 0 { expect(within: limits.headTime, context) }
+            if isLast { return writeLast(data, promise, context) }
         }
         context.write(data, promise: promise)
+    }
+
+    /// Nothing else ends a connection if its request does not ask for that.
+    private func writeLast(
+        _ data: NIOAny, _ promise: EventLoopPromise<Void>?, _ context: ChannelHandlerContext
+    ) {
+        let written = promise ?? context.eventLoop.makePromise()
+        let channel = context.channel
+        written.futureResult.whenComplete { _ in channel.close(promise: nil) }
+        context.write(data, promise: written)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

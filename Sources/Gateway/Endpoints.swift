@@ -20,6 +20,7 @@ struct Endpoints: Sendable {
     let tokens: TokenStore
     let metrics: MetricsPage
     let limits: Limits
+    let strangers: StrangerLimits
     /// nil: there is no push service.
     let pushes: PushEndpoints?
 
@@ -27,10 +28,11 @@ struct Endpoints: Sendable {
 
     var router: Router<Context> {
         let router = Router(context: Context.self, options: [.autoGenerateHeadEndpoints])
-        router.add(middleware: ResponseRules(limits))
+        router.add(middleware: RequestMetrics(metrics: metrics.requests))
+        router.add(middleware: ResponseRules(strangers: strangers))
         for asset in Asset.all { add(router, asset.path, .get) { _, _ in asset.response } }
-        add(router, "/healthz", .get) { _, _ in .text("ok\n") }
-        add(router, "/readyz", .get) { _, _ in try readiness() }
+        add(router, "/healthz", .get, for: .health) { _, _ in .text("ok\n") }
+        add(router, "/readyz", .get, for: .health) { _, _ in try readiness() }
         add(router, "/metrics", .get, .read) { request, _ in try await metrics(request) }
         add(router, "/v1/openapi.json", .get) { _, _ in OpenAPI.response }
         add(router, "/v1/status", .get, .read) { _, _ in .json(try await status.get().value.json) }
@@ -53,7 +55,9 @@ struct Endpoints: Sendable {
             }
         }
         add(router, "/v1/clients/:id/quit", .post, .wake) { request, context in
-            try await act(request, context) { (administration, name) throws(NightbellError) in
+            // One that has been quit may be known no more.
+            try await act(request, context, whenDone: { $0.code == .noSuchClient ? () : nil }) {
+                (administration, name) throws(NightbellError) in
                 try administration.quit(name)
             }
         }
@@ -74,12 +78,18 @@ struct Endpoints: Sendable {
     /// Adds an endpoint that has one method, and refuses the others by name.
     private func add(
         _ router: Router<Context>, _ path: RouterPath, _ method: HTTPRequest.Method, _ scope: Scope? = nil,
-        _ handler: @escaping Handler
+        for kind: StrangerLimits.Kind = .page, _ handler: @escaping Handler
     ) {
-        let tokens = tokens
+        let (tokens, strangers) = (tokens, strangers)
         router.on(path, method: method) { request, context in
-            if let scope { try authorize(request, tokens, scope) }
-            return try await handler(request, context)
+            if let scope {
+                try authorize(request, tokens, scope)
+                return try await handler(request, context)
+            }
+            let mayGoOn = await strangers.wait(kind)
+            var response = try await handler(request, context)
+            if !mayGoOn { response.headers[.connection] = "close" }
+            return response
         }
         let allowed: [HTTPRequest.Method] = method == .get ? [.get, .head] : [method]
         for other in Self.methods where !allowed.contains(other) {
@@ -131,13 +141,16 @@ struct Endpoints: Sendable {
 
     private func act(
         _ request: Request, _ context: Context,
+        whenDone: @escaping @Sendable (NightbellError) -> Void? = { _ in nil },
         _ command: @escaping @Sendable (inout Administration, String) throws(NightbellError) -> Void
     ) async throws -> Response {
         let name = try identifier(context)
         // There is nothing to say in it.
         var request = request
         _ = try await request.collectBody(upTo: limits.bodyBytes)
-        try await link.ask { (administration) throws(NightbellError) in try command(&administration, name) }
+        try await link.ask(whenDone: whenDone) { (administration) throws(NightbellError) in
+            try command(&administration, name)
+        }
         return Response(status: .noContent)
     }
 

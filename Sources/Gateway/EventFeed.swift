@@ -70,11 +70,7 @@ final class EventFeed: Sendable {
                     break gathering
                 }
             }
-            // Of some clients nothing is known since then.
-            if batch.contains(where: { $0.dropped > 0 }) {
-                durations.interrupt()
-                hub.lose()
-            }
+            if batch.contains(where: { $0.dropped > 0 }) { hub.lose() }
             durations.note(batch)
             hub.publish(batch)
             if hasEnded { return }

@@ -37,7 +37,7 @@ package struct Gateway: Sendable {
         let durations = WakeDurations()
         let link = SupervisorLink(path: configuration.socketPath, limits: limits)
         let door = try configuration.push.map { _ in try PushDoor() }
-        let publicURL = NIOLockedValueBox(configuration.push?.publicURL ?? "")
+        let origin = NIOLockedValueBox(configuration.push?.origin)
         let endpoints = Endpoints(
             link: link,
             status: RecentAnswer(link, age: limits.answerAge) { (supervisor) throws(NightbellError) in
@@ -48,9 +48,10 @@ package struct Gateway: Sendable {
             },
             hub: hub,
             tokens: TokenStore(TokenFile(configuration.tokenFile), logger),
-            metrics: MetricsPage(hub: hub, durations: durations), limits: limits,
+            metrics: MetricsPage(hub: hub, durations: durations, requests: OwnMetrics()), limits: limits,
+            strangers: StrangerLimits(limits),
             pushes: door.map { door in
-                PushEndpoints(door: door, limits: limits) { publicURL.withLockedValue { $0 } }
+                PushEndpoints(door: door, limits: limits) { origin.withLockedValue { $0 } }
             })
         try EventFeed(path: configuration.socketPath, hub: hub, durations: durations, logger: logger).start()
 
@@ -67,10 +68,12 @@ package struct Gateway: Sendable {
                 availableConnectionsDelegate: .maximum(limits.connections, logger: logger)),
             services: [Heartbeat(hub: hub, interval: limits.heartbeat)],
             onServerRunning: { [configuration, logger] channel in
+                // Fails only if the server has ended already.
+                try? await AcceptPause.add(to: channel)
                 let port = channel.localAddress?.port ?? 0
                 if let push = configuration.push, let door {
-                    let url = push.publicURL ?? configuration.url(port: port)
-                    publicURL.withLockedValue { $0 = url }
+                    let url = push.origin?.description ?? configuration.url(port: port)
+                    origin.withLockedValue { $0 = Origin(url) }
                     // Not before clients can connect, too.
                     Self.startPushes(push, supervisor: configuration.socketPath, url, door, logger) {
                         onListening(port)

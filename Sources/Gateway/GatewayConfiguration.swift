@@ -1,3 +1,5 @@
+import Glibc
+
 /// Settings of a gateway.
 package struct GatewayConfiguration: Sendable {
     /// Where it listens. Port 0 is any free one.
@@ -35,13 +37,13 @@ package struct GatewayConfiguration: Sendable {
         package var directory: String
         /// Where clients connect.
         package var socket: String
-        /// Scheme, host and port that senders reach this gateway by; nil: those that it listens on.
-        package var publicURL: String?
+        /// The address by which senders reach this gateway; nil: the one that it listens on.
+        package var origin: Origin?
 
-        package init(directory: String, socket: String, publicURL: String? = nil) {
+        package init(directory: String, socket: String, origin: Origin? = nil) {
             self.directory = directory
             self.socket = socket
-            self.publicURL = publicURL
+            self.origin = origin
         }
     }
 
@@ -49,6 +51,14 @@ package struct GatewayConfiguration: Sendable {
     package func url(port: Int) -> String {
         let host = host.contains(":") ? "[\(host)]" : host
         return "\(certificate == nil ? "http" : "https")://\(host):\(port)"
+    }
+
+    /// Whether it listens on all addresses of the machine: nothing can be sent to `0.0.0.0` or `::`.
+    package var isWildcard: Bool {
+        var (four, six) = (in_addr(), in6_addr())
+        if inet_pton(AF_INET, host, &four) == 1 { return four.s_addr == 0 }
+        guard inet_pton(AF_INET6, host, &six) == 1 else { return false }
+        return withUnsafeBytes(of: six) { $0.allSatisfy { $0 == 0 } }
     }
 
     /// Whether only processes of this machine can connect.
@@ -59,7 +69,7 @@ package struct GatewayConfiguration: Sendable {
 
 /// Limits on the resources that a peer takes of the gateway, and the gateway of the supervisor.
 package struct Limits: Sendable {
-    /// Open connections. Further ones wait in the kernel's queue.
+    /// Open connections, each with a descriptor. Further ones wait in the kernel's queue.
     package var connections = 512
     /// Connections that follow events.
     package var streams = 128
@@ -95,6 +105,9 @@ package struct Limits: Sendable {
     /// answered after the pause.
     package var refusalsPerSecond = 20
     package var refusalPause: Duration = .seconds(1)
+    /// Pages that need no token, and looks at its health, a second each; twice as many in a burst. Others are
+    /// answered after the same pause.
+    package var pagesPerSecond = 500
     /// How old the status and the list of clients may be; older if the supervisor takes long to answer.
     package var answerAge: Duration = .seconds(1)
 

@@ -1,11 +1,12 @@
 import Nightbell
 import StatusReports
 
-/// The metrics as Prometheus reads them (text format 0.0.4). All come from the supervisor or its events, so
-/// that nothing is counted twice. Labels have few values; clients are named only on request.
+/// The metrics as Prometheus reads them (text format 0.0.4). All but those of the gateway itself come from the
+/// supervisor or its events, so that nothing is counted twice. Labels have few values; clients are named only on request.
 struct MetricsPage: Sendable {
     let hub: EventHub
     let durations: WakeDurations
+    let requests: OwnMetrics
 
     /// With more clients than this none is named: each would be a time series.
     static let mostNamedClients = 1_000
@@ -19,7 +20,10 @@ struct MetricsPage: Sendable {
         page.sample("nightbell_up", status == nil ? 0 : 1)
         page.family("nightbell_gateway_event_streams", .gauge, "Connections that follow events.")
         page.sample("nightbell_gateway_event_streams", Double(hub.streams))
-        addDurations(to: &page)
+        page.histogram(
+            "nightbell_wake_duration_seconds", "From a wake to the next suspension of the client.",
+            durations.histogram)
+        addRequests(to: &page)
         guard let status else { return page.text }
         add(status, to: &page)
         guard let clients else { return page.text }
@@ -130,18 +134,16 @@ struct MetricsPage: Sendable {
         }
     }
 
-    private func addDurations(to page: inout Exposition) {
-        let histogram = durations.histogram
-        let name = "nightbell_wake_duration_seconds"
-        page.family(name, .histogram, "From a wake to the next suspension of the client.")
-        var count: UInt64 = 0
-        for (bound, ofBucket) in zip(WakeDurations.bounds, histogram.counts) {
-            count += ofBucket
-            page.sample(name + "_bucket", Double(count), [("le", Exposition.number(bound))])
+    private func addRequests(to page: inout Exposition) {
+        page.family(
+            RequestMetrics.requests, .counter, "Requests to the gateway, without those that are no HTTP.")
+        for (labels, count) in requests.counts(RequestMetrics.requests) {
+            page.sample(RequestMetrics.requests, Double(count), labels)
         }
-        page.sample(name + "_bucket", Double(histogram.count), [("le", "+Inf")])
-        page.sample(name + "_sum", histogram.sum)
-        page.sample(name + "_count", Double(histogram.count))
+        guard let durations = requests.durations(RequestMetrics.duration) else { return }
+        page.histogram(
+            RequestMetrics.duration, "From a request to the gateway to the beginning of its answer.",
+            durations)
     }
 }
 
@@ -164,6 +166,18 @@ struct Exposition {
             text += "{\(pairs.joined(separator: ","))}"
         }
         text += " \(Self.number(value))\n"
+    }
+
+    mutating func histogram(_ name: String, _ help: String, _ histogram: Histogram) {
+        family(name, .histogram, help)
+        var count: UInt64 = 0
+        for (bound, ofBucket) in zip(histogram.bounds, histogram.counts) {
+            count += ofBucket
+            sample(name + "_bucket", Double(count), [("le", Self.number(bound))])
+        }
+        sample(name + "_bucket", Double(histogram.count), [("le", "+Inf")])
+        sample(name + "_sum", histogram.sum)
+        sample(name + "_count", Double(histogram.count))
     }
 
     /// Whole numbers without a fraction.

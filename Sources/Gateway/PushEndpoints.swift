@@ -9,8 +9,8 @@ import PushService
 struct PushEndpoints: Sendable {
     let door: PushDoor
     let limits: Limits
-    /// Scheme, host and port, as senders see them.
-    let audience: @Sendable () -> String
+    /// The address by which senders reach it; nil: it does not listen yet.
+    let audience: @Sendable () -> Origin?
 
     /// A sender is asked to wait so long, in seconds.
     private static let retryAfter = "60"
@@ -48,7 +48,7 @@ struct PushEndpoints: Sendable {
         case .refused:
             throw APIError(
                 status: .tooManyRequests, code: "TOO_MANY_MESSAGES",
-                message: "as many messages wait at this address, or for all clients of its user, as may",
+                message: "as many messages wait at this address, or for its user, or for all, as may",
                 headers: [.retryAfter: Self.retryAfter])
         case .failed: throw APIError.pushUnavailable
         }
@@ -69,8 +69,8 @@ struct PushEndpoints: Sendable {
                 message: "this address is for one sender only",
                 headers: [.wwwAuthenticate: "vapid"])
         }
-        guard let proof = VAPID(authorization: text), proof.key == key,
-            proof.isValid(for: audience(), at: Double(WallClock.now()) / 1e9)
+        guard let proof = VAPID(authorization: text), proof.key == key, let audience = audience(),
+            proof.isValid(for: audience, at: Double(WallClock.now()) / 1e9)
         else {
             throw APIError(
                 status: .forbidden, code: "WRONG_SENDER",

@@ -1,13 +1,10 @@
 import HTTPTypes
 import Hummingbird
-import NIOConcurrencyHelpers
 
 /// Rules for every response: errors are JSON, browsers take nothing for what it is not, and strangers that are
 /// refused again and again wait.
 struct ResponseRules: RouterMiddleware {
-    private let refusals: Refusals
-
-    init(_ limits: Limits) { refusals = Refusals(limits) }
+    let strangers: StrangerLimits
 
     func handle(
         _ request: Request, context: Context, next: @concurrent (Request, Context) async throws -> Response
@@ -33,37 +30,9 @@ struct ResponseRules: RouterMiddleware {
     }
 
     private func refuse(_ error: APIError) async -> Response {
-        if error.isForStrangers { await refusals.pause() }
-        return error.response
-    }
-}
-
-/// Refusals of requests that have neither a valid token nor an address that exists. Those beyond a rate wait,
-/// and what follows on their connections is not answered meanwhile: strangers do not keep the machine busy.
-private final class Refusals: Sendable {
-    private let rate: RateLimit
-    private let time: Duration
-    /// Connections that may wait at the same time. The others are left for peers that are not refused.
-    private let room: Int
-    private let waiting = NIOLockedValueBox(0)
-
-    init(_ limits: Limits) {
-        rate = RateLimit(perSecond: limits.refusalsPerSecond, burst: 5 * limits.refusalsPerSecond)
-        time = limits.refusalPause
-        room = limits.connections / 2
-    }
-
-    func pause() async {
-        guard !rate.take() else { return }
-        let mayWait = waiting.withLockedValue { waiting in
-            guard waiting < room else { return false }
-            waiting += 1
-            return true
-        }
-        guard mayWait else { return }
-        // A cancelled request is refused without the pause.
-        try? await Task.sleep(for: time)
-        waiting.withLockedValue { $0 -= 1 }
+        var response = error.response
+        if error.isForStrangers, await !strangers.wait(.refusal) { response.headers[.connection] = "close" }
+        return response
     }
 }
 

@@ -36,6 +36,9 @@ final class SupervisorLink: Sendable {
     private let pool = NIOThreadPool(numberOfThreads: 1)
     private let waiting = NIOLockedValueBox(0)
     private let bucket: RateLimit
+    /// While the supervisor does not answer, questions that have waited this long are not asked any more: they would
+    /// wait for each other's time-outs.
+    private static let patience: Duration = .seconds(5)
 
     init(path: String, limits: Limits) {
         self.path = path
@@ -44,9 +47,12 @@ final class SupervisorLink: Sendable {
         pool.start()
     }
 
-    /// - Parameter isFree: it does not count towards the rate: its caller limits it.
+    /// - Parameters:
+    ///   - isFree: it does not count towards the rate: its caller limits it.
+    ///   - whenDone: called with a refusal if the answer to the same question was lost before. Its result, if
+    ///     there is one, is the answer: the refusal tells that it was done.
     func ask<Answer: Sendable>(
-        isFree: Bool = false,
+        isFree: Bool = false, whenDone: @escaping @Sendable (NightbellError) -> Answer? = { _ in nil },
         _ question: @escaping @Sendable (inout Administration) throws(NightbellError) -> Answer
     ) async throws(APIError) -> Answer {
         guard isFree || bucket.take() else { throw .tooManyRequests }
@@ -59,12 +65,19 @@ final class SupervisorLink: Sendable {
         defer { waiting.withLockedValue { $0 -= 1 } }
         let result: Result<Answer, NightbellError>
         do {
+            let began = ContinuousClock.now
             result = try await pool.runIfActive { [held, path] in
+                guard began.duration(to: .now) < Self.patience else {
+                    return .failure(NightbellError(.requestTimedOut, "it has not answered others before"))
+                }
                 var result = Self.ask(held, path, question)
                 // The worker was replaced. Asked twice, each of these requests does what it does when asked
                 // once.
                 if case .failure(let error) = result, error.code == .connectionLost {
                     result = Self.ask(held, path, question)
+                    if case .failure(let refusal) = result, let answer = whenDone(refusal) {
+                        result = .success(answer)
+                    }
                 }
                 return result
             }

@@ -54,10 +54,10 @@ struct VAPID {
             }
         }
 
-        func includes(_ audience: String) -> Bool {
+        func includes(_ audience: Origin) -> Bool {
             switch self {
-            case .one(let text): text == audience
-            case .several(let texts): texts.contains(audience)
+            case .one(let text): Origin(text) == audience
+            case .several(let texts): texts.contains { Origin($0) == audience }
             }
         }
     }
@@ -65,9 +65,9 @@ struct VAPID {
     /// Whether it proves that it was made with the private key, for this service, and not long ago.
     ///
     /// - Parameters:
-    ///   - audience: scheme, host and port of this service.
+    ///   - audience: the address of this service.
     ///   - now: in seconds since 1970.
-    func isValid(for audience: String, at now: Double) -> Bool {
+    func isValid(for audience: Origin, at now: Double) -> Bool {
         let parts = token.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3,
             let header = bytes(ofBase64URL: String(parts[0])),

@@ -3,18 +3,8 @@ import Nightbell
 
 /// How long clients were awake, from each wake to the next suspension, as a histogram.
 final class WakeDurations: Sendable {
-    /// Upper bounds of the buckets, in seconds.
-    static let bounds: [Double] = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-
-    struct Histogram: Sendable {
-        /// Not cumulative; the last one has no bound.
-        var counts = [UInt64](repeating: 0, count: bounds.count + 1)
-        var sum: Double = 0
-        var count: UInt64 { counts.reduce(0, +) }
-    }
-
     private struct State {
-        var histogram = Histogram()
+        var histogram = Histogram(bounds: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300])
         /// Wall-clock nanoseconds by identifier.
         var awakeSince: [String: UInt64] = [:]
     }
@@ -29,6 +19,8 @@ final class WakeDurations: Sendable {
     func note(_ events: [ClientEvent]) {
         state.withLockedValue { state in
             for event in events {
+                // Suspensions may be among those that were lost before this one.
+                if event.dropped > 0 { state.awakeSince = [:] }
                 switch event.kind {
                 case "wake":
                     guard state.awakeSince.count < Self.mostAwake else { continue }
@@ -40,10 +32,7 @@ final class WakeDurations: Sendable {
                     guard let since = state.awakeSince.removeValue(forKey: event.identifier),
                         event.unixNanoseconds >= since
                     else { continue }
-                    let seconds = Double(event.unixNanoseconds - since) / 1e9
-                    let bucket = Self.bounds.firstIndex { seconds <= $0 } ?? Self.bounds.count
-                    state.histogram.counts[bucket] += 1
-                    state.histogram.sum += seconds
+                    state.histogram.note(seconds: Double(event.unixNanoseconds - since) / 1e9)
                 case "gone", "parked": state.awakeSince[event.identifier] = nil
                 default: break
                 }

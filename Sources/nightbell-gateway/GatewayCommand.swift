@@ -94,6 +94,12 @@ struct ServeCommand: AsyncParsableCommand {
             valueName: "count"))
     var refusals: Int?
 
+    @Option(
+        help: ArgumentHelp(
+            "Requests that need no token answered at once, a second; others wait a second.",
+            valueName: "count"))
+    var pages: Int?
+
     func validate() throws {
         guard let address else {
             throw ValidationError("--listen: expected a port, or an address and a port: \(listen)")
@@ -104,16 +110,12 @@ struct ServeCommand: AsyncParsableCommand {
         guard push != nil || pushSocket == nil && publicURL == nil else {
             throw ValidationError("--push-socket and --public-url go with --push")
         }
-        if let publicURL {
-            let isOrigin = publicURL.hasPrefix("https://") || publicURL.hasPrefix("http://")
-            guard isOrigin, publicURL.split(separator: "/", omittingEmptySubsequences: false).count == 3
-            else {
-                throw ValidationError(
-                    "--public-url: expected https://host or https://host:port: \(publicURL)")
-            }
+        if let publicURL, Origin(publicURL) == nil {
+            throw ValidationError("--public-url: expected https://host or https://host:port: \(publicURL)")
         }
         for (name, value) in [
             ("--connections", connections), ("--streams", streams), ("--refusals", refusals),
+            ("--pages", pages),
         ] {
             if let value, !(1...100_000).contains(value) {
                 throw ValidationError("\(name): expected a number from 1 to 100000")
@@ -121,6 +123,10 @@ struct ServeCommand: AsyncParsableCommand {
         }
         var tried = GatewayConfiguration(tokenFile: "", socketPath: "")
         tried.host = address.host
+        guard push == nil || publicURL != nil || !tried.isWildcard else {
+            throw ValidationError(
+                "\(listen) is no address that senders of pushes can use: give --public-url, too")
+        }
         guard certificate != nil || tried.isLoopback || plaintext else {
             throw ValidationError(
                 "\(listen) can be reached by other machines: give --certificate and --key, or --plaintext")
@@ -170,10 +176,11 @@ struct ServeCommand: AsyncParsableCommand {
         if let connections { configuration.limits.connections = connections }
         if let streams { configuration.limits.streams = streams }
         if let refusals { configuration.limits.refusalsPerSecond = refusals }
+        if let pages { configuration.limits.pagesPerSecond = pages }
         if let push {
             configuration.push = .init(
                 directory: push, socket: pushSocket ?? Client.Configuration.defaultPushSocketPath(),
-                publicURL: publicURL)
+                origin: publicURL.flatMap(Origin.init))
         }
         let served = configuration
         do {

@@ -65,6 +65,30 @@ struct DashboardTests {
         _ = (alice, bob)
     }
 
+    @Test("A load that never ends, for a token that was left, keeps no other token waiting")
+    func leftLoad() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        try fixture.isReady()
+        let alice = try fixture.supervisor.suspended(Self.phone)
+        let browser = try Browser()
+        let page = try browser.open("http://127.0.0.1:\(fixture.port)/")
+        #expect(try page.becomes("document.readyState === 'complete'"))
+        _ = try page.value(
+            """
+            window.real = window.fetch;
+            window.fetch = (path, options) => options.headers.Authorization.endsWith('nbgw_slow')
+                ? new Promise(() => { window.isAsked = true; }) : window.real(path, options);
+            """)
+        try page.type("nbgw_slow", into: "#token", thenEnter: true)
+        #expect(try page.becomes("window.isAsked"))
+        _ = try page.value("document.querySelector('#leave').click()")
+        try page.type(token, into: "#token", thenEnter: true)
+        #expect(try page.becomes("\(row(Self.phone)).textContent.includes('suspended')"))
+        #expect(browser.complaints.isEmpty, "\(browser.complaints)")
+        _ = alice
+    }
+
     @Test("A wrong token opens nothing, one that only reads does not act, a revoked one closes")
     func tokens() throws {
         let fixture = try GatewayFixture()

@@ -155,6 +155,82 @@ struct HostileTests {
         #expect(answers >= 100 && Double(answers) <= 200 + 120 * seconds, "\(answers) in \(seconds) s")
     }
 
+    @Test("Strangers for whom there is no room to wait are disconnected with their answer")
+    func crowdOfStrangers() throws {
+        let fixture = try GatewayFixture(gateway: ["--connections", "12", "--refusals", "1"])
+        let first = try HTTPPeer(port: fixture.port)
+        for _ in 0..<5 {
+            try first.request("GET", "/nothing")
+            #expect(try first.response().headers["connection"] == nil)
+        }
+        // Six wait for a second each; the next ones are for those that need not wait.
+        let crowd = try (0..<10).map { _ in try HTTPPeer(port: fixture.port) }
+        for peer in crowd { try peer.request("GET", "/nothing") }
+        var closed = 0
+        for peer in crowd {
+            let response = try peer.response()
+            #expect(response.status == 404)
+            guard response.headers["connection"] == "close" else { continue }
+            closed += 1
+            #expect(try peer.ends(within: 10_000))
+        }
+        #expect((1...4).contains(closed), "\(closed)")
+    }
+
+    @Test("Pages without a token have a rate, and monitoring does not wait for them")
+    func pages() throws {
+        let fixture = try GatewayFixture(gateway: ["--pages", "1"])
+        let token = try fixture.token("test", "read")
+        let paths = ["/", "/dashboard.js", "/v1/openapi.json", "/dashboard.css", "/"]
+        let start = BootClock.now()
+        let peer = try HTTPPeer(port: fixture.port)
+        for path in paths { try peer.request("GET", path) }
+        let health = try HTTPPeer(port: fixture.port)
+        try health.request("GET", "/healthz")
+        #expect(try health.response().status == 200)
+        try health.request("GET", "/v1/status", token: token)
+        #expect(try health.response().status == 200)
+        let others = BootClock.now() - start
+        for _ in paths { #expect(try peer.response().status == 200) }
+        // Two at once, and the others after a second each.
+        #expect(BootClock.now() - start >= 1_900_000_000 && BootClock.now() - start > others)
+    }
+
+    private func processorTime(_ pid: pid_t) throws -> Int {
+        let text = try String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)
+        let fields = try #require(text.split(separator: ")").last).split(separator: " ")
+        return try #require(Int(fields[11])) + #require(Int(fields[12]))
+    }
+
+    @Test("With no descriptor left it accepts nothing for a while, and goes on")
+    func noDescriptorLeft() throws {
+        let fixture = try GatewayFixture()
+        #expect(try fixture.get("/healthz").status == 200)
+        let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(fixture.gateway.pid)/fd")
+            .count
+        let limited = try Program.run(
+            "/usr/bin/setpriv",
+            [
+                "--reuid", GatewayFixture.user, "--regid", "nogroup", "--clear-groups", "/usr/bin/prlimit",
+                "--pid", "\(fixture.gateway.pid)", "--nofile=\(open + 8):\(open + 8)",
+            ])
+        #expect(limited.code == 0, "\(limited)")
+        for _ in 0..<3 {
+            var crowd = try (0..<40).map { _ in try HTTPPeer(port: fixture.port) }
+            for peer in crowd { try peer.request("GET", "/healthz") }
+            #expect(try crowd[0].response().status == 200)
+            let before = try processorTime(fixture.gateway.pid)
+            usleep(1_000_000)
+            // In hundredths of a second.
+            #expect(try processorTime(fixture.gateway.pid) - before < 50)
+            // Those that are waiting are served once others have gone.
+            let last = crowd.removeLast()
+            crowd = []
+            #expect(try last.response().status == 200)
+        }
+        #expect(try fixture.get("/healthz").status == 200)
+    }
+
     @Test("A peer that asks for much before it has answers is disconnected")
     func pipelines() throws {
         let fixture = try GatewayFixture()

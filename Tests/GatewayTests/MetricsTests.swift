@@ -62,6 +62,27 @@ struct MetricsTests {
             })
     }
 
+    @Test("The gateway counts its own requests, with few labels whatever its peers say")
+    func requests() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        for _ in 0..<3 { _ = try fixture.get("/nothing/\(UInt64.random(in: 0 ... .max))") }
+        for method in ["PROPFIND", "DELETE", "REPORT"] {
+            let peer = try HTTPPeer(port: fixture.port)
+            try peer.request(method, "/healthz")
+            _ = try peer.response()
+        }
+        let text = try fixture.get("/metrics", token: token).body
+        let lines = text.split(separator: "\n").filter { $0.hasPrefix("nightbell_gateway_requests_total{") }
+        #expect(lines.contains(#"nightbell_gateway_requests_total{method="GET",status="404"} 3"#), "\(lines)")
+        #expect(lines.contains { $0.hasPrefix(#"nightbell_gateway_requests_total{method="other","#) })
+        #expect(!text.contains("PROPFIND") && !text.contains("/nothing"))
+        let count = lines.compactMap { $0.split(separator: " ").last.flatMap { Int($0) } }.reduce(0, +)
+        #expect(
+            text.contains("\nnightbell_gateway_request_duration_seconds_bucket{le=\"+Inf\"} \(count)\n"),
+            "\(text)")
+    }
+
     @Test("Without a supervisor the page says so")
     func noSupervisor() throws {
         let fixture = try GatewayFixture()

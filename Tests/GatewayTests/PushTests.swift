@@ -242,7 +242,8 @@ struct PushTests {
             (["TTL: 1", "Topic:"], "x", 400),
             (["TTL: 1"], String(repeating: "x", count: 4_097), 413),
             (["TTL: 99999999999999999999"], String(repeating: "x", count: 4_096), 201),
-            (["TTL: 0"], "", 201),
+            (["TTL: 0"], "", 201), (["TTL: 1", "Urgency: Very-Low"], "x", 201),
+            (["TTL: 1", "urgency: HIGH"], "x", 201),
         ]
         for wrong in cases {
             let response = try fixture.post(path, headers: wrong.headers, body: wrong.body)

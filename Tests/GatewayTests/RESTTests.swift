@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import ProgramTestSupport
 import Testing
 
@@ -77,6 +78,55 @@ struct RESTTests {
         _ = running
     }
 
+    /// A supervisor that loses its answer to the first request of this number, and does not know the client
+    /// afterwards.
+    private static let forgetful = """
+        import os, socket, sys, threading
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(sys.argv[1])
+        listener.listen()
+        tag = bytes([(int(sys.argv[2]) << 3) % 128 | 130, int(sys.argv[2]) >> 4])
+        seen = []
+        def serve(one):
+            while packet := one.recv(65536):
+                if packet[2:4] != tag: continue
+                seen.append(packet)
+                if len(seen) == 1: break
+                # The number of the request, and an error: NO_SUCH_CLIENT.
+                one.send(packet[:2] + bytes([0x1a, 2, 8, 46]))
+            one.close()
+        print("listens", flush=True)
+        while True:
+            one, _ = listener.accept()
+            threading.Thread(target=serve, args=[one], daemon=True).start()
+        """
+
+    @Test("A client that was quit when the supervisor died has been quit; one that is not known is not")
+    func repeatedQuit() throws {
+        for (action, field, status) in [("quit", 38, 204), ("wake", 36, 404)] {
+            let directory = try TemporaryDirectory()
+            let socket = directory.file("nightbell.sock")
+            let supervisor = try Program(
+                "/usr/bin/python3", ["-c", Self.forgetful, socket, "\(field)"])
+            try supervisor.wrote("listens")
+            let made = try Program.run(
+                "nightbell-gateway",
+                ["token", "create", "test", "--tokens", directory.file("tokens"), "--scope", "wake"])
+            let token = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
+            let gateway = try Program(
+                "nightbell-gateway",
+                ["--listen", "0", "--tokens", directory.file("tokens"), "--socket", socket])
+            try gateway.wrote("/\n")
+            let port = try #require(
+                gateway.output.split(separator: ":").last?.split(separator: "/").first.flatMap { Int($0) })
+            let peer = try HTTPPeer(port: port)
+            for expected in [status, 404] {
+                try peer.request("POST", "/v1/clients/a/\(action)", token: token)
+                #expect(try peer.response().status == expected, "\(action)")
+            }
+        }
+    }
+
     @Test("Tokens are made one after another, and all can read their file whatever the umask is")
     func tokenFile() throws {
         let directory = try TemporaryDirectory()
@@ -92,8 +142,8 @@ struct RESTTests {
         for maker in makers { #expect(try maker.outcome().code == 0) }
         let listed = try Program.run("nightbell-gateway", ["token", "list", "--tokens", file])
         #expect(listed.output.split(separator: "\n").count == 8, "\(listed.output)")
-        var status = stat()
-        #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o644)
+        let attributes = try FileManager.default.attributesOfItem(atPath: file)
+        #expect(attributes[.posixPermissions] as? Int == 0o644)
     }
 
     @Test("Without a token of the right scope there is nothing but health and the page")
@@ -199,6 +249,24 @@ struct RESTTests {
         #expect(try later.ends(within: 40_000))
         #expect(try stream.ends(within: 40_000))
         _ = phone
+    }
+
+    @Test("Beside a supervisor that hangs, requests do not wait for each other")
+    func hanging() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        let status = try fixture.get("/v1/status", token: token).object
+        let worker = pid_t(try #require(status["process_id"] as? Int))
+        kill(worker, SIGSTOP)
+        defer { kill(worker, SIGCONT) }
+        let start = BootClock.now()
+        let peers = try (0..<12).map { _ in try HTTPPeer(port: fixture.port) }
+        for peer in peers { try peer.request("POST", "/v1/clients/a/wake", token: token) }
+        for peer in peers { #expect(try peer.response().status == 503) }
+        // The first one waits for five seconds.
+        #expect(BootClock.now() - start < 25_000_000_000)
+        kill(worker, SIGCONT)
+        #expect(try eventually(within: 20_000) { try fixture.get("/v1/status", token: token).status == 200 })
     }
 
     @Test("The gateway goes on with a supervisor that was replaced, and ends in order")

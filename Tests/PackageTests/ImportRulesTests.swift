@@ -74,8 +74,8 @@ struct ImportRulesTests {
         ]),
         // It knows the supervisor by the protocol only.
         "Gateway": [
-            "Crypto", "DequeModule", "Glibc", "HTTPTypes", "HeapModule", "Hummingbird", "HummingbirdCore",
-            "HummingbirdTLS",
+            "CoreMetrics", "Crypto", "DequeModule", "Glibc", "HTTPTypes", "HeapModule", "Hummingbird",
+            "HummingbirdCore", "HummingbirdTLS",
             "LinuxSystem", "Logging", "NIOConcurrencyHelpers", "NIOCore", "NIOHTTPTypes", "NIOPosix",
             "NIOSSL",
             "FoundationEssentials", "Nightbell", "NightbellWire", "Presentation", "PushService",

@@ -53,7 +53,7 @@ struct PackageDescriptionTests {
     func gateway() throws {
         for declaration in try Self.declarations() {
             let isGateway = ["Gateway", "nightbell-gateway", "GatewayTests"].contains(declaration.name)
-            for package in ["hummingbird", "swift-nio-ssl", "swift-http-types"] {
+            for package in ["hummingbird", "swift-metrics", "swift-nio-ssl", "swift-http-types"] {
                 #expect(
                     isGateway || !declaration.text.contains("package: \"\(package)\""), "\(declaration.name)")
             }

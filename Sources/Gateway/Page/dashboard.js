@@ -12,7 +12,8 @@ let lastEvent = null;
 let clients = new Map();
 let total = 0;
 let isStale = true;
-let isLoading = false;
+// The token that clients are being loaded with.
+let loading = null;
 
 function element(name, className, ...children) {
     const made = document.createElement(name);
@@ -133,10 +134,9 @@ function showClients() {
 }
 
 async function load() {
-    if (isLoading) return;
-    isLoading = true;
+    if (loading === token) return;
+    const asked = loading = token;
     isStale = false;
-    const asked = token;
     try {
         const query = new URLSearchParams({ order: "recent", limit: shownClients });
         if ($("search").value) query.set("search", $("search").value);
@@ -168,7 +168,8 @@ async function load() {
     } catch (error) {
         if (token === asked) refused(error);
     } finally {
-        isLoading = false;
+        // Another one may have been begun since it was left.
+        if (loading === asked) loading = null;
     }
 }
 

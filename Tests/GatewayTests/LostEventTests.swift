@@ -1,0 +1,67 @@
+import EdgeTestSupport
+import Glibc
+import LinuxSystem
+import Nightbell
+import ProgramTestSupport
+import Testing
+
+@Suite("Lost events", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
+struct LostEventTests {
+    @Test("Events that the supervisor had to drop are told, and lengthen no time awake")
+    func droppedEvents() throws {
+        let fixture = try GatewayFixture(daemon: ["--set", "outgoingBytesPerConnection=131072"])
+        let token = try fixture.token("test", "read")
+        try fixture.isReady()
+        // Long names fill the supervisor's queue soon.
+        let names = (0..<8).map { "\($0)." + String(repeating: "n", count: 120) }
+        let phones = try names.map { try fixture.supervisor.suspended($0) }
+        let streams = try ["", "?identifier=\(names[0])"].map { query in
+            let peer = try HTTPPeer(port: fixture.port)
+            try peer.request("GET", "/v1/events\(query)", token: token)
+            _ = try peer.head()
+            _ = try peer.streams("retry: ")
+            return peer
+        }
+        fixture.gateway.send(signal: SIGSTOP)
+        #expect(eventually { threads(of: fixture.gateway.pid, are: "T") })
+        var administration = try Administration(socketPath: fixture.supervisor.socket)
+        /// Wakes all, and waits until all sleep again.
+        func wake(_ round: Int) throws {
+            for name in names { try administration.wake(name) }
+            let deadline = BootClock.now() + 30_000_000_000
+            while try !administration.list().allSatisfy({
+                $0.state == .suspended && Int($0.counters["wakes"]) == round
+            }) {
+                guard BootClock.now() < deadline else {
+                    throw Program.Failure(description: try fixture.supervisor.nightbell("list").output)
+                }
+                usleep(5_000)
+            }
+        }
+        // Long after the first events were dropped.
+        let end = BootClock.now() + 9_000_000_000
+        var rounds = 0
+        while BootClock.now() < end {
+            rounds += 1
+            try wake(rounds)
+        }
+        fixture.gateway.send(signal: SIGCONT)
+        try wake(rounds + 1)
+        var text = ""
+        while !text.split(separator: "\n").contains(where: { line in
+            line.contains("\"dropped\":") && !line.contains("\"dropped\":0")
+        }) {
+            text += try #require(try streams[0].chunk())
+        }
+        _ = try streams[1].streams("event: interrupted")
+        // Nothing is counted of clients with a dropped suspension.
+        let metrics = try fixture.get("/metrics", token: token).body
+        func value(_ sample: String) -> Int? {
+            metrics.split(separator: "\n").first { $0.hasPrefix(sample + " ") }
+                .flatMap { Int($0.dropFirst(sample.count + 1)) }
+        }
+        let count = try #require(value("nightbell_wake_duration_seconds_count"))
+        #expect(count > 8 && value("nightbell_wake_duration_seconds_bucket{le=\"5\"}") == count, "\(metrics)")
+        withExtendedLifetime(phones) {}
+    }
+}

@@ -1,0 +1,64 @@
+import Crypto
+import EdgeTestSupport
+import Foundation
+import Glibc
+import ProgramTestSupport
+import Testing
+
+/// Senders that prove to be the one that an address is for (RFC 8292), with proofs made here.
+@Suite("Proofs of senders", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
+struct VAPIDTests {
+    private func text(_ data: Data) -> String {
+        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing(
+            "=", with: "")
+    }
+
+    private func proof(_ key: P256.Signing.PrivateKey, _ claims: [String: Any]) throws -> String {
+        let header = text(Data(#"{"typ":"JWT","alg":"ES256"}"#.utf8))
+        let signed = header + "." + text(try JSONSerialization.data(withJSONObject: claims))
+        let signature = text(try key.signature(for: Data(signed.utf8)).rawRepresentation)
+        return "Authorization: vapid t=\(signed).\(signature), k=\(text(key.publicKey.x963Representation))"
+    }
+
+    @Test("A proof is for this service, alone or among others, and not too old")
+    func audiences() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let key = P256.Signing.PrivateKey()
+        let client = try Program(
+            "nightbell",
+            [
+                "run", "--socket", fixture.supervisor.socket, "--identifier", "org.example.reader", "--",
+                Program.product("scripted-client"),
+            ])
+        try client.say("hello org.example.reader")
+        let hex = key.publicKey.x963Representation.map { String(format: "%02x", $0) }.joined()
+        try client.say("push-endpoint news \(hex)")
+        try client.wrote("/push/")
+        try client.say("echo asked")
+        try client.wrote("ok asked")
+        let line = try #require(client.output.split(separator: "\n").first { $0.contains("/push/") })
+        let path = "/push/" + (try #require(line.split(separator: "/").last))
+        let (own, other) = ("http://127.0.0.1:\(fixture.port)", "https://elsewhere.example")
+        let soon = Date.now.timeIntervalSince1970 + 3_600
+        let cases: [(claims: [String: Any], status: Int)] = [
+            (["aud": own, "exp": soon], 201),
+            (["aud": [own], "exp": soon], 201),
+            (["aud": [other, own], "exp": soon], 201),
+            (["aud": own + "/", "exp": soon], 201),
+            (["aud": own.uppercased(), "exp": soon], 201),
+            (["aud": [other], "exp": soon], 403),
+            (["aud": [String](), "exp": soon], 403),
+            (["aud": own + "/push", "exp": soon], 403),
+            (["aud": 7, "exp": soon], 403),
+            (["exp": soon], 403),
+            (["aud": own], 403),
+            (["aud": own, "exp": soon - 7_200], 403),
+            (["aud": own, "exp": soon + 90_000], 403),
+        ]
+        for (claims, status) in cases {
+            let response = try fixture.post(
+                path, headers: ["TTL: 60", try proof(key, claims)], body: "x")
+            #expect(response.status == status, "\(claims)")
+        }
+    }
+}
