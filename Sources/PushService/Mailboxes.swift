@@ -29,20 +29,31 @@ package struct PushLimits: Sendable, Equatable {
     package var messages = 256
     /// … for all clients of one user …
     package var messagesOfUser = 16_384
-    /// … and the addresses of one client …
+    /// … and of all users. One that has few may leave more all the same: others do not take its place.
+    package var messagesOfAll = 131_072
+    package var messagesOfUserAlways = 256
+    /// The addresses of one client …
     package var subscriptions = 64
-    /// … and of one user.
+    /// … of one user …
     package var subscriptionsOfUser = 4_096
+    /// … and of all, as for messages.
+    package var subscriptionsOfAll = 32_768
+    package var subscriptionsOfUserAlways = 64
     /// The longest that a message is kept, in seconds: 28 days.
     package var lifetime: UInt32 = 28 * 86_400
     /// How long a message is kept that is to be handled at once or not at all, in seconds: its client has to be
     /// woken first.
     package var shortestLifetime: UInt32 = 5
     /// Messages in one answer.
-    package var messagesAtOnce = 24
+    package var messagesAtOnce = 8
     /// Connections, and those of one user.
     package var connections = 2_048
     package var connectionsOfUser = 1_024
+    /// The most that the kernel keeps for a process that does not read, in bytes; it doubles that, and takes one
+    /// more answer. The largest answer has to fit.
+    package var sendBufferBytes = 24_576
+    /// How long a connection may leave answers unread that the kernel does not take, in seconds.
+    package var unreadTime: Int64 = 10
     /// A connection that asks nothing for so long is ended, in seconds.
     package var idleTime: Int64 = 120
 
@@ -137,6 +148,7 @@ package struct Mailboxes {
     package private(set) var subscriptions: [String: PushSubscription] = [:]
     private var mailboxes: [Recipient: Mailbox] = [:]
     private var messagesByUser: [UInt32: Int] = [:]
+    private var messageCount = 0
     private var subscriptionsByUser: [UInt32: Int] = [:]
     /// The last number that was given to a message, or to a report.
     package private(set) var lastNumber: UInt64
@@ -173,7 +185,12 @@ package struct Mailboxes {
     package mutating func restore(_ message: WaitingMessage, to recipient: Recipient) {
         mailboxes[recipient, default: Mailbox()].messages.append(message)
         expiryDue = min(expiryDue ?? .max, message.expires)
-        messagesByUser[recipient.user, default: 0] += 1
+        count(1, of: recipient.user)
+    }
+
+    private mutating func count(_ more: Int, of user: UInt32) {
+        messagesByUser[user, default: 0] += more
+        messageCount += more
     }
 
     /// A client may have been told of its messages when nothing was there to give them out: it is told again.
@@ -207,8 +224,10 @@ package struct Mailboxes {
 
     package mutating func add(_ subscription: PushSubscription) throws(Refusal) {
         let recipient = subscription.recipient
+        let ofUser = subscriptionsByUser[recipient.user, default: 0]
         guard mailboxes[recipient]?.subscriptions.count ?? 0 < limits.subscriptions,
-            subscriptionsByUser[recipient.user, default: 0] < limits.subscriptionsOfUser
+            ofUser < limits.subscriptionsOfUser,
+            ofUser < limits.subscriptionsOfUserAlways || subscriptions.count < limits.subscriptionsOfAll
         else { throw .tooManySubscriptions }
         restore(subscription)
     }
@@ -241,8 +260,10 @@ package struct Mailboxes {
             topic.isEmpty ? [] : waiting.filter { $0.token == token && $0.topic == topic }.map(\.id)
         // By address: one program of several that share a client, as those of a distributor do, must not keep
         // messages from the others.
+        let ofUser = messagesByUser[recipient.user, default: 0] - replaced.count
         guard waiting.count(where: { $0.token == token }) - replaced.count < limits.messages,
-            messagesByUser[recipient.user, default: 0] - replaced.count < limits.messagesOfUser
+            ofUser < limits.messagesOfUser,
+            ofUser < limits.messagesOfUserAlways || messageCount - replaced.count < limits.messagesOfAll
         else { throw .tooManyMessages }
         drop(Set(replaced), of: recipient)
         let seconds = max(min(offer.lifetime, limits.lifetime), limits.shortestLifetime)
@@ -252,7 +273,7 @@ package struct Mailboxes {
         mailboxes[recipient, default: Mailbox()].messages.append(message)
         mailboxes[recipient]?.number = message.id
         expiryDue = min(expiryDue ?? .max, message.expires)
-        messagesByUser[recipient.user, default: 0] += 1
+        count(1, of: recipient.user)
         noteChange(of: recipient)
         return (message, recipient, replaced)
     }
@@ -270,7 +291,9 @@ package struct Mailboxes {
     package func messages(of recipient: Recipient, after id: UInt64, at now: Int64) -> (
         messages: [WaitingMessage], hasMore: Bool
     ) {
-        let waiting = (mailboxes[recipient]?.messages ?? []).filter { $0.id > id && $0.expires > now }
+        let waiting = Array(
+            (mailboxes[recipient]?.messages ?? []).lazy.filter { $0.id > id && $0.expires > now }
+                .prefix(limits.messagesAtOnce + 1))
         return (Array(waiting.prefix(limits.messagesAtOnce)), waiting.count > limits.messagesAtOnce)
     }
 
@@ -297,7 +320,7 @@ package struct Mailboxes {
     private mutating func drop(_ ids: Set<UInt64>, of recipient: Recipient) {
         guard !ids.isEmpty else { return }
         mailboxes[recipient]?.messages.removeAll { ids.contains($0.id) }
-        messagesByUser[recipient.user, default: 0] -= ids.count
+        count(-ids.count, of: recipient.user)
         noteChange(of: recipient)
     }
 
@@ -306,7 +329,7 @@ package struct Mailboxes {
     /// On the messages that wait for a client: the number of the report, and the greatest urgency.
     package func report(on recipient: Recipient) -> (number: UInt64, urgency: Urgency?)? {
         guard let mailbox = mailboxes[recipient], mailbox.number > 0 else { return nil }
-        return (mailbox.number, mailbox.messages.map(\.urgency).max())
+        return (mailbox.number, mailbox.messages.lazy.map(\.urgency).max())
     }
 
     package mutating func noteChange(of recipient: Recipient) {

@@ -15,21 +15,20 @@ final class PushConnection {
     private(set) var hasEnded = false
     /// When it has asked last, by `BootClock`.
     private(set) var askedAt = BootClock.now()
-    /// It waits for messages that are about to be sent: nothing else is read, they are large.
-    private var isTaking = false
     /// Answers that are not sent yet: nothing is, before it is stored.
     private var answers: [WirePushAnswer] = []
     /// So many of them are about what is stored.
     private var kept = 0
-    private var isBlocked = false
+    /// A request for messages, which is answered when those of this turn are stored.
+    private var take: (number: UInt64, recipient: Recipient)?
+    /// One of the answers is large: nothing else is read before it is sent.
+    private var isLarge = false
+    /// The kernel takes no more for a process that does not read.
+    private(set) var isBlocked = false
     /// The last message that was given out, of each client.
     private var given: [Recipient: UInt64] = [:]
-    /// The same before requests that may still fail.
-    private var givenBefore: [Recipient: UInt64] = [:]
 
-    /// No more requests are read while so many answers wait.
-    private static let mostAnswers = 64
-    private static let mostTurnRequests = 64
+    private static let mostTurnRequests = 16
     private static let longestName = 512
     private static let mostAcknowledged = 1_024
     /// One connection serves few clients.
@@ -42,6 +41,8 @@ final class PushConnection {
         self.user = try socket.peerCredentials().uid
         self.socket = socket
         let rawValue = self.socket.rawValue
+        // Without it the kernel's own limit holds: two hundred kilobytes for each that does not read.
+        SocketOption.sendBuffer.set(CInt(service.limits.sendBufferBytes), on: rawValue)
         input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
         output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in
             isBlocked = false
@@ -53,7 +54,7 @@ final class PushConnection {
 
     private func receive() {
         do throws(SystemError) {
-            for _ in 0..<Self.mostTurnRequests where !hasEnded && mayRead {
+            while !hasEnded, mayRead, service.mayRead(of: user) {
                 switch try socket.receive(into: &service.buffer) {
                 case .wouldBlock: return
                 case .end: return end()
@@ -70,7 +71,13 @@ final class PushConnection {
         }
     }
 
-    private var mayRead: Bool { !isTaking && answers.count < Self.mostAnswers }
+    private var mayRead: Bool { !isBlocked && !isLarge && answers.count < Self.mostTurnRequests }
+
+    /// Whether it asks for nothing, or does not read the answers.
+    func isOverdue(at now: Int64) -> Bool {
+        let seconds = isBlocked ? service.limits.unreadTime : service.limits.idleTime
+        return now - askedAt > seconds * 1_000_000_000
+    }
 
     func end() {
         hasEnded = true
@@ -78,19 +85,20 @@ final class PushConnection {
     }
 
     private func answer(_ request: WirePushRequest) {
-        var answer = WirePushAnswer()
-        answer.number = request.number
-        do throws(Refusal) {
-            answer.body = try body(of: request)
-        } catch {
-            answer.refusal = .with {
-                $0.reason = error.reason
-                $0.message = error.message
-            }
-        }
-        answers.append(answer)
         askedAt = BootClock.now()
         service.touch(self)
+        do throws(Refusal) {
+            if let body = try body(of: request) { answers.append(Self.answer(request.number, body)) }
+        } catch {
+            answers.append(Self.answer(request.number, error.body))
+        }
+    }
+
+    private static func answer(_ number: UInt64, _ body: WirePushAnswer.OneOf_Body) -> WirePushAnswer {
+        .with {
+            $0.number = number
+            $0.body = body
+        }
     }
 
     private struct Refusal: Error {
@@ -101,16 +109,32 @@ final class PushConnection {
             self.reason = reason
             self.message = message
         }
+
+        var body: WirePushAnswer.OneOf_Body {
+            .refusal(
+                .with {
+                    $0.reason = reason
+                    $0.message = message
+                })
+        }
     }
 
-    private func body(of request: WirePushRequest) throws(Refusal) -> WirePushAnswer.OneOf_Body {
+    /// - Returns: nil: it is answered at the end of the turn.
+    private func body(of request: WirePushRequest) throws(Refusal) -> WirePushAnswer.OneOf_Body? {
         let recipient = try recipient(of: request)
         switch request.body {
         case .subscribe(let message): return try subscribe(message, recipient)
         case .unsubscribe(let message):
             service.unsubscribe(recipient, message.name)
             return .done(.init())
-        case .take: return try take(recipient)
+        case .take:
+            guard given[recipient] != nil || given.count < Self.mostRecipients else {
+                throw Refusal(
+                    .tooMany, "a connection takes the messages of \(Self.mostRecipients) clients at most")
+            }
+            take = (request.number, recipient)
+            isLarge = true
+            return nil
         case .acknowledge(let message):
             guard message.ids.count <= Self.mostAcknowledged else {
                 throw Refusal(.invalid, "at most \(Self.mostAcknowledged) messages")
@@ -118,7 +142,9 @@ final class PushConnection {
             service.acknowledge(Set(message.ids), of: recipient)
             return .done(.init())
         case .send(let message): return try send(message, recipient)
-        case .list: return .subscriptions(.with { $0.names = service.names(of: recipient) })
+        case .list:
+            isLarge = true
+            return .subscriptions(.with { $0.names = service.names(of: recipient) })
         case nil: throw Refusal(.invalid, "no request")
         }
     }
@@ -157,27 +183,6 @@ final class PushConnection {
         }
     }
 
-    private func take(_ recipient: Recipient) throws(Refusal) -> WirePushAnswer.OneOf_Body {
-        let after = given[recipient] ?? 0
-        guard given[recipient] != nil || given.count < Self.mostRecipients else {
-            throw Refusal(
-                .tooMany, "a connection takes the messages of \(Self.mostRecipients) clients at most")
-        }
-        isTaking = true
-        do throws(PushError) {
-            let (messages, hasMore) = try service.messages(of: recipient, after: after)
-            if givenBefore[recipient] == nil { givenBefore[recipient] = after }
-            given[recipient] = messages.last?.id ?? after
-            return .messages(
-                .with {
-                    $0.messages = messages
-                    $0.hasMore_p = hasMore
-                })
-        } catch {
-            throw Refusal(.failed, "\(error)")
-        }
-    }
-
     private func send(
         _ message: WirePushRequest.Send, _ recipient: Recipient
     ) throws(Refusal) -> WirePushAnswer.OneOf_Body {
@@ -201,29 +206,20 @@ final class PushConnection {
 
     // MARK: Answers
 
-    /// The answers so far are about what is stored now.
-    func keepAnswers() {
-        kept = answers.count
-        givenBefore = [:]
-    }
-
-    /// The other requests could not be stored.
+    /// The requests of this turn could not be stored.
     func fail(_ reason: String) {
-        // Messages among them are given out again.
-        given.merge(givenBefore) { $1 }
-        givenBefore = [:]
         for index in answers.indices.dropFirst(kept) {
-            answers[index].refusal = .with {
-                $0.reason = .failed
-                $0.message = reason
-            }
+            answers[index].body = Refusal(.failed, reason).body
         }
     }
 
     /// Sends what there is to say, as far as the process reads. Call it when the changes are stored.
     func flush() {
         guard !hasEnded else { return }
-        keepAnswers()
+        if let (number, recipient) = take {
+            answers.append(Self.answer(number, messages(of: recipient)))
+            take = nil
+        }
         var sent = 0
         do {
             while !isBlocked, sent < answers.count {
@@ -232,12 +228,28 @@ final class PushConnection {
             }
             answers.removeFirst(sent)
             kept = answers.count
-            if answers.isEmpty { isTaking = false }
+            if answers.isEmpty { isLarge = false }
+            guard !isBlocked || service.mayWait(self) else { return hasEnded = true }
             try output?.setArmed(isBlocked)
             // A process that does not read is not read from.
-            try input?.setArmed(!isBlocked && mayRead)
+            try input?.setArmed(mayRead)
         } catch {
-            end()
+            hasEnded = true
+        }
+    }
+
+    private func messages(of recipient: Recipient) -> WirePushAnswer.OneOf_Body {
+        let after = given[recipient] ?? 0
+        do throws(PushError) {
+            let (messages, hasMore) = try service.messages(of: recipient, after: after)
+            given[recipient] = messages.last?.id ?? after
+            return .messages(
+                .with {
+                    $0.messages = messages
+                    $0.hasMore_p = hasMore
+                })
+        } catch {
+            return Refusal(.failed, "\(error)").body
         }
     }
 }

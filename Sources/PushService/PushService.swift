@@ -6,7 +6,6 @@ package import LinuxSystem
 package import Logging
 import NightbellWire
 import SwiftProtobuf
-import Synchronization
 
 /// Keeps messages for clients until these have handled them, on a thread of its own.
 package final class PushService {
@@ -46,6 +45,8 @@ package final class PushService {
     private var connectionsByUser: [UInt32: Int] = [:]
     /// Those with something to send, or that have ended.
     private var touched: [ObjectIdentifier: PushConnection] = [:]
+    /// Requests that were read in this turn.
+    private var requestsByUser: [UInt32: Int] = [:]
     /// Of all connections: one is read at a time.
     var buffer = PacketBuffer(capacity: 131_072)
     private var idleTimer: LoopTimer?
@@ -56,6 +57,10 @@ package final class PushService {
     /// In milliseconds.
     private static let acceptPause: Int64 = 200
     private static let acceptsPerTurn = 16
+    /// Of one user; what its other connections have sent is read in later turns.
+    private static let requestsPerTurn = 256
+    /// Connections of one user that do not read what they have asked for.
+    private static let mostBlocked = 16
     /// A supervisor that was replaced may be told of a client before this client has come back to it: it is told
     /// again after these pauses, in milliseconds.
     private static let repetitions: [Int64] = [2_000, 10_000, 60_000]
@@ -94,7 +99,7 @@ package final class PushService {
             throw .loop(error)
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
-        idleTimer = LoopTimer(loop) { [unowned self] in endIdle() }
+        idleTimer = LoopTimer(loop) { [unowned self] in endOverdue() }
         // Each turn ends with a look at what is too old.
         expiryTimer = LoopTimer(loop) {}
         repeatTimer = LoopTimer(loop) { [unowned self] in tellSupervisorAgain() }
@@ -128,6 +133,7 @@ package final class PushService {
     // MARK: Turns
 
     private func endTurn() {
+        requestsByUser = [:]
         do throws(PushError) {
             try store.commit(lastNumber: mailboxes.lastNumber)
             lastProblem = ""
@@ -194,10 +200,28 @@ package final class PushService {
         if connectionsByUser[connection.user] == 0 { connectionsByUser[connection.user] = nil }
     }
 
-    private func endIdle() {
-        let limit = BootClock.now() - limits.idleTime * 1_000_000_000
-        for connection in connections.values where connection.askedAt < limit { connection.end() }
-        if !connections.isEmpty { idleTimer?.set(milliseconds: limits.idleTime * 250) }
+    /// Ends those that ask for nothing, or do not read the answers.
+    private func endOverdue() {
+        let now = BootClock.now()
+        for connection in connections.values where connection.isOverdue(at: now) { connection.end() }
+        startIdleTimer()
+    }
+
+    private func startIdleTimer() {
+        if !connections.isEmpty { idleTimer?.set(milliseconds: limits.unreadTime * 500) }
+    }
+
+    /// Whether one more request of a user is read in this turn.
+    func mayRead(of user: UInt32) -> Bool {
+        let count = requestsByUser[user, default: 0]
+        guard count < Self.requestsPerTurn else { return false }
+        requestsByUser[user] = count + 1
+        return true
+    }
+
+    /// Whether the answers to a process that does not read wait for it.
+    func mayWait(_ connection: PushConnection) -> Bool {
+        connections.values.count { $0.isBlocked && $0.user == connection.user } <= Self.mostBlocked
     }
 
     private func report() {
@@ -218,20 +242,33 @@ package final class PushService {
             // Others have their turn, too: a crowd that comes and goes would never end.
             for _ in 0..<Self.acceptsPerTurn {
                 guard let socket = try listener.accept() else { return }
-                // None for a user that has too many, so that there are some for the others.
-                guard connections.count < limits.connections, let peer = try? socket.peerCredentials(),
-                    peer.uid == 0 || connectionsByUser[peer.uid, default: 0] < limits.connectionsOfUser,
+                guard let peer = try? socket.peerCredentials(), makeRoom(for: peer.uid),
                     let connection = try? PushConnection(loop, self, socket)
                 else { continue }
-                if connections.isEmpty { idleTimer?.set(milliseconds: limits.idleTime * 250) }
                 connections[ObjectIdentifier(connection)] = connection
                 connectionsByUser[peer.uid, default: 0] += 1
+                if connections.count == 1 { startIdleTimer() }
             }
         } catch {
             // Such as a shortage of descriptors: the connection stays in the queue.
             try? listenerWatch?.setArmed(false)
             acceptTimer?.set(milliseconds: Self.acceptPause)
         }
+    }
+
+    /// Whether a user may have one more connection. If there are as many as may be, the user that has the most
+    /// loses the one that has asked nothing for longest: however many two users take, others get theirs.
+    private func makeRoom(for user: UInt32) -> Bool {
+        let own = connectionsByUser[user, default: 0]
+        guard user == 0 || own < limits.connectionsOfUser else { return false }
+        guard connections.count >= limits.connections else { return true }
+        guard let most = connectionsByUser.max(by: { $0.value < $1.value }), own + 1 < most.value,
+            let oldest = connections.values.filter({ $0.user == most.key })
+                .min(by: { $0.askedAt < $1.askedAt })
+        else { return false }
+        oldest.end()
+        remove(ObjectIdentifier(oldest))
+        return true
     }
 
     private func takeOffers() {
@@ -296,13 +333,10 @@ package final class PushService {
         store.remove(mailboxes.acknowledge(ids, of: recipient))
     }
 
+    /// Call it when all of them are stored.
     func messages(
         of recipient: Recipient, after id: UInt64
     ) throws(PushError) -> (messages: [WirePushAnswer.Messages.Message], hasMore: Bool) {
-        // Some of them may not be written yet. It is stored even if this turn fails later.
-        try store.commit(lastNumber: mailboxes.lastNumber)
-        answerOffers()
-        for connection in touched.values { connection.keepAnswers() }
         let (waiting, hasMore) = mailboxes.messages(of: recipient, after: id, at: Self.now())
         let contents = try store.contents(of: waiting.map(\.id))
         let messages = waiting.compactMap { message -> WirePushAnswer.Messages.Message? in
@@ -327,109 +361,4 @@ package final class PushService {
         store.add(message, to: recipient, offer.body, accepted: milliseconds)
         return (message.id, Int64(min(offer.lifetime, limits.lifetime)))
     }
-}
-
-/// How other threads leave messages.
-package final class PushDoor: Sendable {
-    package enum Outcome: Sendable {
-        /// It is stored, with this id and lifetime in seconds.
-        case accepted(UInt64, lifetime: Int64)
-        case refused(Mailboxes.Refusal)
-        /// It could not be stored, or the service has ended.
-        case failed
-    }
-
-    typealias Continuation = CheckedContinuation<Outcome, Never>
-
-    private struct Core {
-        /// By the last part of the address: its key, if only one sender may use it.
-        var keys: [String: [UInt8]] = [:]
-        var offers: [(PushOffer, Continuation)] = []
-        /// The addresses are read.
-        var isReady = false
-        var isClosed = false
-    }
-
-    private let core = Mutex(Core())
-    private let bell: EventDescriptor
-
-    package init() throws(SystemError) { bell = try EventDescriptor() }
-
-    var rawValue: CInt { bell.rawValue }
-
-    package enum Look: Sendable, Equatable {
-        /// There is an address, with this key; empty: all may use it.
-        case key([UInt8])
-        case nothing
-        /// The addresses are not read yet, or the service has ended.
-        case unknown
-    }
-
-    package func look(for token: String) -> Look {
-        core.withLock { core in
-            guard core.isReady, !core.isClosed else { return .unknown }
-            return core.keys[token].map(Look.key) ?? .nothing
-        }
-    }
-
-    /// Returns when the message is stored, or not.
-    package func leave(_ offer: PushOffer) async -> Outcome {
-        await withCheckedContinuation { continuation in
-            let isOpen = core.withLock { core in
-                // Those that waited for a store would be stored after their senders have given up.
-                guard core.isReady, !core.isClosed else { return false }
-                core.offers.append((offer, continuation))
-                return true
-            }
-            if isOpen { ring() } else { continuation.resume(returning: .failed) }
-        }
-    }
-
-    /// The service ends.
-    package func close() {
-        let offers = core.withLock { core in
-            core.isClosed = true
-            defer { core.offers = [] }
-            return core.offers
-        }
-        for (_, continuation) in offers { continuation.resume(returning: .failed) }
-        ring()
-    }
-
-    private func ring() {
-        do throws(SystemError) {
-            try bell.signal()
-        } catch {
-            preconditionFailure("an eventfd of our own can be written to: \(error)")
-        }
-    }
-
-    func takeOffers() -> ([(PushOffer, Continuation)], isClosed: Bool) {
-        try? bell.clear()
-        return core.withLock { core in
-            defer { core.offers = [] }
-            return (core.offers, core.isClosed)
-        }
-    }
-
-    func publish(_ keys: [String: [UInt8]]) {
-        core.withLock { core in
-            core.keys = keys
-            core.isReady = true
-        }
-    }
-
-    func publish(_ token: String, _ key: [UInt8]) { core.withLock { $0.keys[token] = key } }
-
-    /// The service has failed; another one may publish its addresses.
-    package func withdrawAll() {
-        let offers = core.withLock { core in
-            core.isReady = false
-            defer { core.offers = [] }
-            return core.offers
-        }
-        for (_, continuation) in offers { continuation.resume(returning: .failed) }
-    }
-
-    func withdraw(_ token: String) { core.withLock { $0.keys[token] = nil } }
 }

@@ -133,6 +133,36 @@ struct MailboxTests {
         #expect(throws: Mailboxes.Refusal.noSubscription) { try leave(&boxes, "t3") }
     }
 
+    @Test("Full mailboxes of others leave a user some room")
+    func limitsOfAll() throws {
+        var boxes = Mailboxes(
+            limits {
+                $0.messagesOfAll = 3
+                $0.messagesOfUserAlways = 1
+                $0.subscriptionsOfAll = 2
+                $0.subscriptionsOfUserAlways = 1
+            })
+        func box(_ user: UInt32, _ name: String) -> PushSubscription {
+            PushSubscription(
+                token: "\(user)\(name)", recipient: Recipient(user: user, client: "reader"), name: name,
+                applicationServerKey: [])
+        }
+        try boxes.add(box(1, "a"))
+        try boxes.add(box(1, "b"))
+        #expect(throws: Mailboxes.Refusal.tooManySubscriptions) { try boxes.add(box(1, "c")) }
+        try boxes.add(box(2, "a"))
+        for token in ["1a", "1a", "1b"] { try leave(&boxes, token) }
+        #expect(throws: Mailboxes.Refusal.tooManyMessages) { try leave(&boxes, "1b") }
+        let first = try leave(&boxes, "2a", topic: "t")
+        #expect(throws: Mailboxes.Refusal.tooManyMessages) { try leave(&boxes, "2a") }
+        try leave(&boxes, "2a", topic: "t")
+        #expect(
+            ids(boxes, box(2, "a").recipient).count == 1 && !ids(boxes, box(2, "a").recipient).contains(first)
+        )
+        _ = boxes.remove(box(1, "a"))
+        #expect(throws: Never.self) { try leave(&boxes, "1b") }
+    }
+
     @Test("Addresses are limited, and take their messages with them")
     func subscriptions() throws {
         var boxes = Mailboxes(limits { $0.subscriptions = 2 })
