@@ -20,7 +20,8 @@ final class Distributor: BusClient {
     private var registrations: [String: Registration] = [:]
     /// Pushes that are being handled, and calls to programs with their messages.
     private var pushes: [Pushes] = []
-    private var calls: [UInt64: BusHold] = [:]
+    private var calls: [UInt64: Call] = [:]
+    private var patience: LoopTimer?
     /// Of those pushes, messages that were not handed over.
     private var hasFailed = false
     /// Notices that are on their way.
@@ -31,13 +32,24 @@ final class Distributor: BusClient {
     private static let path = "/org/unifiedpush/Distributor"
     /// Registrations of one program, so that there are some for the others.
     private static let mostOfProgram = 16
-    /// A program that is started for it needs time.
+    /// A program that is started for it needs time, in milliseconds.
     private static let callTime: UInt64 = 25_000
+    /// Other programs' messages wait so long for one that does not answer, once: while it has not, its further ones
+    /// are not waited for.
+    private static let waitTime: Int64 = 1_000
+
+    /// A call to a program with a message.
+    private struct Call {
+        let hold: BusHold
+        let service: String
+        var isAwaited: Bool
+    }
 
     init(_ loop: HandlerLoop, _ client: Client, _ bus: BusConnection) {
         self.loop = loop
         self.client = client
         self.bus = bus
+        patience = LoopTimer(loop) { [unowned self] in stopWaiting() }
         bus.add(self)
     }
 
@@ -229,7 +241,16 @@ final class Distributor: BusClient {
             if isDone { acknowledge(message, pushes) } else { hasFailed = true }
             finishPushes()
         }
-        if let call { calls[message.id] = call } else { hasFailed = true }
+        guard let call else { return hasFailed = true }
+        let isSlow = calls.values.contains { $0.service == registration.service && !$0.isAwaited }
+        calls[message.id] = Call(hold: call, service: registration.service, isAwaited: !isSlow)
+        if patience?.deadline == nil { patience?.set(milliseconds: Self.waitTime) }
+    }
+
+    /// Programs that have not answered yet may go on; the supervisor tells of what comes for others.
+    private func stopWaiting() {
+        for id in calls.keys { calls[id]?.isAwaited = false }
+        finishPushes()
     }
 
     private func acknowledge(_ message: PushMessage, _ pushes: Pushes) {
@@ -242,8 +263,10 @@ final class Distributor: BusClient {
     }
 
     private func finishPushes() {
-        guard calls.isEmpty, !pushes.isEmpty else { return }
-        for pushes in pushes { pushes.complete(hasFailed ? .failed : .newData) }
+        guard !calls.values.contains(where: \.isAwaited), !pushes.isEmpty else { return }
+        // Messages without an answer may have to be handed over again.
+        let result: FetchResult = hasFailed || !calls.isEmpty ? .failed : .newData
+        for pushes in pushes { pushes.complete(result) }
         pushes = []
         hasFailed = false
     }

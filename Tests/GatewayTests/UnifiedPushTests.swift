@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import ProgramTestSupport
 import Testing
 
@@ -160,6 +161,30 @@ struct UnifiedPushTests {
             try session.noted("\"message\": \"\(hex("present \(number)"))\"")
         }
         connector.send(signal: SIGKILL)
+    }
+
+    @Test("A program that hangs keeps no messages from others, and gets its own once it goes on")
+    func othersOfAHangingProgram() throws {
+        let session = try Session(isActivatable: false, retry: "600s")
+        let hanging = try session.connector("register", "2", "token-hanging")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        let address = try session.address()
+        let connector = try session.connector("register", "2", "token-present", service: "org.example.Other")
+        try session.noted("REGISTRATION_SUCCEEDED", times: 2)
+        hanging.send(signal: SIGSTOP)
+        let start = BootClock.now()
+        for number in 1...3 {
+            let response = try session.fixture.post(address, headers: ["TTL: 600"], body: "hanging \(number)")
+            #expect(response.status == 201)
+            #expect(try session.send("present \(number)") == 201)
+            try session.noted("\"message\": \"\(hex("present \(number)"))\"")
+        }
+        // The bus waits 25 s for an answer.
+        #expect(BootClock.now() - start < 15_000_000_000)
+        hanging.send(signal: SIGCONT)
+        for number in 1...3 { try session.noted("\"message\": \"\(hex("hanging \(number)"))\"") }
+        #expect(session.log.count { $0.contains("[\"message\"") } == 6)
+        for program in [hanging, connector] { program.send(signal: SIGKILL) }
     }
 
     @Test("Messages that come while no distributor runs are told to the next one")
