@@ -14,15 +14,10 @@ struct GatewayResults {
         case garbage
     }
 
-    struct Phase {
+    struct Phase: CallPhase {
         let kind: Kind
         var latencies = Latencies()
         var lost = 0
-
-        /// - Parameter latency: in nanoseconds; nil: the wake was lost.
-        mutating func note(_ latency: Int64?) {
-            if let latency { latencies.record(nanoseconds: latency) } else { lost += 1 }
-        }
 
         var line: String {
             let times = [latencies.percentile(50), latencies.percentile(99), latencies.maximum]

@@ -2,20 +2,14 @@ import Presentation
 
 /// The results of a `hostile` run.
 struct HostileResults {
-    struct Phase {
+    struct Phase: CallPhase {
         let kind: HostileKind
-        /// Latencies of the called clients.
         var latencies = Latencies()
         var lost = 0
         /// Keep-alive handlers that ran late.
         var late = 0
         /// Lines that the supervisor logged meanwhile.
         var logLines = 0
-
-        /// - Parameter latency: in nanoseconds; nil: the wake was lost.
-        mutating func note(_ latency: Int64?) {
-            if let latency { latencies.record(nanoseconds: latency) } else { lost += 1 }
-        }
 
         var line: String {
             let times = [latencies.percentile(50), latencies.percentile(99), latencies.maximum]
