@@ -155,6 +155,12 @@ package nonisolated struct StoredClient: @unchecked Sendable {
     set {_uniqueStorage()._programStartTime = newValue}
   }
 
+  /// The launched process that started this one, if it may still be there; 0: there is none.
+  package var wrapper: UInt32 {
+    get {_storage._wrapper}
+    set {_uniqueStorage()._wrapper = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated enum Presence: SwiftProtobuf.Enum, Swift.CaseIterable {
@@ -557,6 +563,15 @@ package nonisolated struct StoredNotification: Sendable {
     set {item = .event(newValue)}
   }
 
+  /// in the record only: a notification that is to be closed
+  package var close: StoredNotification.Close {
+    get {
+      if case .close(let v)? = item {return v}
+      return StoredNotification.Close()
+    }
+    set {item = .close(newValue)}
+  }
+
   /// in the file only, as the next two
   package var identifier: String = String()
 
@@ -569,6 +584,8 @@ package nonisolated struct StoredNotification: Sendable {
   package nonisolated enum OneOf_Item: Equatable, Sendable {
     case entry(StoredNotification.Entry)
     case event(StoredNotification.Event)
+    /// in the record only: a notification that is to be closed
+    case close(StoredNotification.Close)
 
   }
 
@@ -712,6 +729,31 @@ package nonisolated struct StoredNotification: Sendable {
     package init() {}
 
     fileprivate var _toldIn: UInt64? = nil
+  }
+
+  package nonisolated struct Close: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// its number
+    package var notification: UInt64 = 0
+
+    /// absent: a server was perhaps given it
+    package var display: StoredNotification.Display {
+      get {_display ?? StoredNotification.Display()}
+      set {_display = newValue}
+    }
+    /// Returns true if `display` has been explicitly set.
+    package var hasDisplay: Bool {self._display != nil}
+    /// Clears the value of `display`. Subsequent reads from it will return its default value.
+    package mutating func clearDisplay() {self._display = nil}
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
+
+    fileprivate var _display: StoredNotification.Display? = nil
   }
 
   package init() {}
@@ -1014,7 +1056,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0\u{1}program\0\u{3}program_start_time\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0\u{1}program\0\u{3}program_start_time\0\u{1}wrapper\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -1038,6 +1080,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _asleepBeforeNs: UInt64 = 0
     var _program: UInt32 = 0
     var _programStartTime: UInt64 = 0
+    var _wrapper: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -1069,6 +1112,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _asleepBeforeNs = source._asleepBeforeNs
       _program = source._program
       _programStartTime = source._programStartTime
+      _wrapper = source._wrapper
     }
   }
 
@@ -1108,6 +1152,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 19: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepBeforeNs) }()
         case 20: try { try decoder.decodeSingularUInt32Field(value: &_storage._program) }()
         case 21: try { try decoder.decodeSingularUInt64Field(value: &_storage._programStartTime) }()
+        case 22: try { try decoder.decodeSingularUInt32Field(value: &_storage._wrapper) }()
         default: break
         }
       }
@@ -1183,6 +1228,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._programStartTime != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._programStartTime, fieldNumber: 21)
       }
+      if _storage._wrapper != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._wrapper, fieldNumber: 22)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -1213,6 +1261,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._asleepBeforeNs != rhs_storage._asleepBeforeNs {return false}
         if _storage._program != rhs_storage._program {return false}
         if _storage._programStartTime != rhs_storage._programStartTime {return false}
+        if _storage._wrapper != rhs_storage._wrapper {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -1745,7 +1794,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
 
 nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Notification"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ownership\0\u{1}entry\0\u{1}event\0\u{1}identifier\0\u{1}user\0\u{1}number\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ownership\0\u{1}entry\0\u{1}event\0\u{1}identifier\0\u{1}user\0\u{1}number\0\u{1}close\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1783,6 +1832,19 @@ nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._
       case 4: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
       case 5: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
       case 6: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
+      case 7: try {
+        var v: StoredNotification.Close?
+        var hadOneofValue = false
+        if let current = self.item {
+          hadOneofValue = true
+          if case .close(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.item = .close(v)
+        }
+      }()
       default: break
       }
     }
@@ -1805,7 +1867,7 @@ nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._
       guard case .event(let v)? = self.item else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
     }()
-    case nil: break
+    default: break
     }
     if !self.identifier.isEmpty {
       try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 4)
@@ -1816,6 +1878,9 @@ nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._
     if self.number != 0 {
       try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 6)
     }
+    try { if case .close(let v)? = self.item {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2032,6 +2097,45 @@ nonisolated extension StoredNotification.Event: SwiftProtobuf.Message, SwiftProt
   package static func ==(lhs: StoredNotification.Event, rhs: StoredNotification.Event) -> Bool {
     if lhs.event != rhs.event {return false}
     if lhs._toldIn != rhs._toldIn {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Close: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Close"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}notification\0\u{1}display\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.notification) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._display) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.notification != 0 {
+      try visitor.visitSingularUInt64Field(value: self.notification, fieldNumber: 1)
+    }
+    try { if let v = self._display {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Close, rhs: StoredNotification.Close) -> Bool {
+    if lhs.notification != rhs.notification {return false}
+    if lhs._display != rhs._display {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

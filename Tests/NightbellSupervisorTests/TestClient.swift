@@ -1,8 +1,12 @@
 import EdgeTestSupport
 import Foundation
+import Launching
 import LinuxSystem
+import NightbellCore
+import NightbellSupervisor
 import NightbellWire
 import SwiftProtobuf
+import Testing
 
 /// One client that several processes play in turn: test clients, each of which connects to the test when it
 /// starts, whether the test or the supervisor has started it.
@@ -227,5 +231,17 @@ extension TestSupervisor {
     @discardableResult
     func administrate(_ body: WireClientMessage.OneOf_Body) throws -> WireSupervisorMessage.OneOf_Body {
         try WireClient(self).ask(body)
+    }
+}
+
+extension TestClient {
+    /// As a manifest would declare it.
+    func declaration() throws -> Declaration {
+        let launch = LaunchSpecification(
+            arguments: specification.arguments, directory: "/", environment: specification.environment)
+        var registration = Registration(
+            identifier: try #require(ClientIdentifier(identifier)), user: geteuid(), modes: .voip)
+        registration.isLaunchable = true
+        return Declaration(registration, launch: launch, identity: nil, startsWithSupervisor: true)
     }
 }

@@ -148,11 +148,7 @@ extension Supervisor {
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
         if var journal { journal.forget(client, identifier, of: supervision) }
         if let attempt = launches.attempt(of: client) { end(attempt) }
-        // A wrapper would start its program again.
-        if supervision.ownership(of: identifier)?.isQuit == true {
-            launches.reapWrappers(of: client, adding: connection(of: client)?.client?.wrapper)
-            launches.terminateWrappers(of: client)
-        }
+        terminateWrappers(of: client, identifier)
         launches.remove(client)
         // It may have added some while it ended.
         cancelTransfers(ofQuit: [identifier])
@@ -165,7 +161,17 @@ extension Supervisor {
         if var journal, let bytes = recordBytes(of: client) {
             journal.makeDormant(client, Journal.ClientRecord(bytes: bytes))
         }
-        if let identifier = supervision.identifier(of: client) { cancelTransfers(ofQuit: [identifier]) }
+        if let identifier = supervision.identifier(of: client) {
+            terminateWrappers(of: client, identifier)
+            cancelTransfers(ofQuit: [identifier])
+        }
         if let connection = connection(of: client) { closeConnection(connection) }
+    }
+
+    /// A wrapper would start the program of a client again that was quit.
+    private func terminateWrappers(of client: ClientID, _ identifier: ClientIdentifier) {
+        guard supervision.ownership(of: identifier)?.isQuit == true else { return }
+        launches.reapWrappers(of: client, adding: connection(of: client)?.client?.wrapper)
+        launches.terminateWrappers(of: client)
     }
 }

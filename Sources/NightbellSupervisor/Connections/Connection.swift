@@ -174,7 +174,7 @@ final class ServedClient {
     var connectedAt = Instant(nanoseconds: 0)
     var asleepBefore: UInt64 = 0
     /// The launched process that started this one instead of becoming the client itself.
-    var wrapper: pid_t?
+    var wrapper: LaunchWrapper?
     /// Where its wake word is, if it has one: the page's descriptor and the index in the page.
     var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.

@@ -26,6 +26,8 @@ struct Newcomer: ~Copyable {
     let recipe: LaunchRecipe?
     let wantsWakeWord: Bool
     let takesSocketsBack: Bool
+    /// The launched process that has started this one.
+    var wrapper: LaunchWrapper?
     /// Another worker may have welcomed it already.
     var isWelcome = false
 }

@@ -27,6 +27,7 @@ extension Supervisor {
     ) -> Bool {
         let isWelcome = newcomer.isWelcome
         let said = newcomer.saidIdentifier
+        let wrapper = newcomer.wrapper
         if let identifier = ClientIdentifier(newcomer.identifier) {
             launches.returning.processes[identifier] = nil
         }
@@ -46,6 +47,7 @@ extension Supervisor {
             return false
         }
         record.previous = previous
+        record.wrapper = wrapper
         record.connectedAt = elapsedNow
         record.asleepBefore = ask { $0.view(of: client, at: now)?.counters.asleepNanoseconds ?? 0 }
         connection.role = .client(record)
@@ -109,6 +111,7 @@ extension Supervisor {
         bytes.asleepBefore = record.asleepBefore
         bytes.previous = record.previous
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
+        bytes.wrapper = record.wrapper.map { UInt32($0.pid) } ?? 0
         bytes.program = record.programStart.map { (record.process.pid, $0) }
         return bytes
     }

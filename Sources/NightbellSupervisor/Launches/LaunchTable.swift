@@ -27,7 +27,7 @@ struct LaunchTable: ~Copyable {
     /// are handled first.
     private var ended: [ClientID] = []
     /// Launched wrapper processes that were there when the process of their client had ended.
-    private var wrappers: [(client: ClientID, pid: pid_t)] = []
+    private var wrappers: [(client: ClientID, process: LaunchWrapper)] = []
     /// Declared clients.
     private(set) var declarations: [ClientIdentifier: Declaration] = [:]
 
@@ -79,13 +79,13 @@ struct LaunchTable: ~Copyable {
         if let attempt = attempts.removeValue(forKey: slot) { clients[attempt.pid] = nil }
     }
 
-    /// Wrappers that were launched and have started the client's process end soon after it. They are our
-    /// children and are reaped: those that have not ended by now, when the next client does.
-    mutating func reapWrappers(of client: ClientID, adding wrapper: pid_t?) {
-        if let wrapper, !wrappers.contains(where: { $0.pid == wrapper }) {
+    /// Wrappers that were launched and have started the client's process end soon after it. Those that have
+    /// not ended by now are reaped when the next client ends.
+    mutating func reapWrappers(of client: ClientID, adding wrapper: LaunchWrapper?) {
+        if let wrapper, !wrappers.contains(where: { $0.process === wrapper }) {
             wrappers.append((client, wrapper))
         }
-        wrappers.removeAll { waitpid($0.pid, nil, WNOHANG) != 0 }
+        wrappers.removeAll { $0.process.reap() }
     }
 
     /// Kills those of a client's wrappers that have not ended, with what they have started: another launch
@@ -98,9 +98,7 @@ struct LaunchTable: ~Copyable {
     private mutating func signalWrappers(of client: ClientID, _ number: CInt) {
         guard wrappers.contains(where: { $0.client == client }) else { return }
         reapWrappers(of: client, adding: nil)
-        // They lead their sessions, and so their groups. They are our children, so that no other process has
-        // their numbers.
-        for wrapper in wrappers where wrapper.client == client { kill(-wrapper.pid, number) }
+        for wrapper in wrappers where wrapper.client == client { wrapper.process.signalGroup(number) }
     }
 
     mutating func noteEnd(of client: ClientID) { ended.append(client) }

@@ -355,7 +355,7 @@ extension Supervisor {
 
     /// The client is back: it gets what its last process left.
     func rejoined(_ client: ClientID, _ key: RequestKey, _ context: inout RequestContext) {
-        guard let connection = connections[key.connection], let newcomer = context.newcomer.take(),
+        guard let connection = connections[key.connection], var newcomer = context.newcomer.take(),
             launches.contains(client)
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
@@ -379,8 +379,8 @@ extension Supervisor {
         let given = hasInherited ? sockets[...] : isTaking ? sockets.prefix(Self.socketsGivenBack) : []
         let previous = PreviousProcess(
             wasLaunched: attempt != nil, isAttached: !hasInherited, sockets: Array(given))
+        if isWrapped, let attempt { newcomer.wrapper = LaunchWrapper(attempt.process) }
         guard admit(client, newcomer, connection, key, previous) else { return }
-        if isWrapped, let attempt { connection.client?.wrapper = attempt.pid }
         // It says that it is started in another way, which is not trusted: so it is no longer launchable.
         if ask({ $0.registration(of: client)?.isLaunchable }) == false { launches.remove(client) }
         // Sockets that it cannot be given have no owner left.

@@ -71,6 +71,7 @@ extension Supervisor {
                 connection: connection.key, loop: loop)
             known.previous = record.previous
             known.saidIdentifier = record.saidIdentifier
+            known.wrapper = LaunchWrapper(recorded: pid_t(record.wrapper), of: known.process.pid)
             known.connectedAt = record.connectedAt
             known.asleepBefore = record.asleepBefore
             connections.insert(connection)
