@@ -1,0 +1,115 @@
+import Glibc
+import LinuxSystem
+import NightbellCore
+import NightbellWire
+import Suspension
+
+/// Hello: which client a process is, and whether it can be that.
+extension Supervisor {
+    func handleHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
+        var hello = said
+        if let identifier = assignedIdentifier(said, connection) { hello.identifier = identifier }
+        noticeEnd(before: hello, connection)
+        switch registration(hello, connection) {
+        case .failure(let error):
+            protocolViolation(connection, error.wire, request: request)
+        case .success(var registration):
+            let launched = launchedClient(registration.identifier, connection)
+            // If we launched it, we know how.
+            let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
+            let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
+            registration.isLaunchable = recipe != nil || isKnown
+            var context = RequestContext()
+            do {
+                context.newcomer = Newcomer(
+                    process: try process(of: connection, hello),
+                    programStart: hello.hasProgram ? hello.program.startTime : nil,
+                    identifier: hello.identifier,
+                    saidIdentifier: said.identifier,
+                    launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,
+                    recipe: recipe,
+                    wantsWakeWord: hello.wantsWakeWord, takesSocketsBack: hello.takesSocketsBack)
+            } catch {
+                let gone = WireError(.processGone, "the connecting process cannot be identified: \(error)")
+                return protocolViolation(connection, gone, request: request)
+            }
+            let key = RequestKey(connection: connection.key, request: request)
+            let wasQuit = wasQuitBeforeReturn(registration.identifier, connection)
+            if let launched {
+                feed(.rejoined(launched, registration, key), &context)
+            } else {
+                feed(.registration(registration, key), &context)
+            }
+            if wasQuit, let client = connection.client {
+                feed(.command(.quit, client.id, RequestKey(connection: 0, request: 0)))
+            }
+        }
+    }
+
+    private func registration(
+        _ hello: WireHello, _ connection: Connection
+    ) -> Result<Registration, InvalidMessage> {
+        func refusal(_ code: WireErrorCode, _ message: String) -> Result<Registration, InvalidMessage> {
+            .failure(InvalidMessage(wire: WireError(code, message)))
+        }
+        guard case .stranger = connection.role else {
+            return refusal(.alreadyRegistered, "this connection said Hello, or watches, already")
+        }
+        guard hasDescriptors(for: connection.credentials, 2, leaving: .administration) else {
+            return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
+        }
+        guard !isGateway(connection) else {
+            return refusal(.permissionDenied, "the gateway's user has no clients")
+        }
+        guard hello.version == 1 else {
+            return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
+        }
+        guard let identifier = ClientIdentifier(hello.identifier) else {
+            return refusal(.invalidIdentifier, "1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        }
+        guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
+            return refusal(.invalidArgument, "unknown mode or policy")
+        }
+        guard connection.credentials.pid > 0 else {
+            return refusal(.processGone, "the process that connected is not visible from here")
+        }
+        guard !launches.isEnding(session: getsid(connection.credentials.pid)) else {
+            return .failure(InvalidMessage(wire: .askedToEnd))
+        }
+        // Two clients in one process would suspend each other.
+        guard suspender.method == .none || !connections.clientProcesses.contains(clientPID(hello, connection))
+        else {
+            return refusal(.alreadyRegistered, "this process is a client already")
+        }
+        if hello.hasProgram, let problem = problem(of: hello.program, connection) {
+            return refusal(.invalidArgument, problem)
+        }
+        guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
+            return refusal(.invalidArgument, "the launch specification is too large")
+        }
+        var registration = Registration(
+            identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)
+        registration.exitsOnSuspend = hello.exitsOnSuspend
+        registration.wantsNetworkChanges = hello.wantsNetworkChanges
+        registration.isUnmodified = hello.hasProgram
+        if let declaration = launches.declarations[identifier] {
+            let declared = declaration.registration
+            // A client that had it before it was declared keeps it until it has ended.
+            let known = supervision.client(named: identifier)
+            let isKept = known.flatMap { supervision.user(of: $0) } == registration.user
+            guard declared.user == registration.user || isKept else {
+                return refusal(.identifierOfOtherUser, "it is declared for another user")
+            }
+            _ = reserve(declaration)
+        }
+        if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
+        {
+            registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
+            // Whatever speaks for a program as it is does not know the modes of its declaration.
+            if hello.hasProgram { registration.modes = declared.modes }
+            registration.keepAliveTimeout = modes.contains(.voip) ? declared.keepAliveTimeout : nil
+            registration.waitsForUnlock = declared.waitsForUnlock
+        }
+        return .success(registration)
+    }
+}

@@ -1,0 +1,109 @@
+import Glibc
+import Launching
+import LinuxSystem
+import Logging
+import NightbellCore
+import NightbellWire
+
+/// How clients are started.
+extension Supervisor {
+    /// How this client can be started again; nil if its Hello may not say so.
+    func recipe(_ hello: WireHello, _ identifier: ClientIdentifier, _ connection: Connection) -> LaunchRecipe?
+    {
+        let credentials = connection.credentials
+        if let declaration = launches.declarations[identifier],
+            declaration.registration.user == credentials.uid
+        {
+            return LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
+        }
+        guard hello.hasLaunch, !hello.hasProgram, geteuid() == 0 || credentials.uid == geteuid() else {
+            return nil
+        }
+        let problem = LaunchSpecification(hello.launch).problem ?? Confinement.reason(credentials.pid)
+        if let problem {
+            log(
+                .connections, .info, of: credentials.uid,
+                "\(identifier) cannot be launched by what it says: \(problem)")
+            return nil
+        }
+        do {
+            let groups = try connection.socket.peerGroups()
+            guard groups.count <= ProcessIdentity.mostGroups else {
+                let problem =
+                    "it is in \(groups.count) groups, and \(ProcessIdentity.mostGroups) are the most"
+                log(
+                    .connections, .notice, of: credentials.uid,
+                    "\(identifier) cannot be launched again: \(problem)")
+                return nil
+            }
+            let identity = ProcessIdentity(
+                user: credentials.uid, group: credentials.gid, otherGroups: groups)
+            var launch = LaunchSpecification(hello.launch)
+            launch.limits = try ResourceLimit.differing(of: credentials.pid)
+            return LaunchRecipe(launch, as: identity, isRecorded: true)
+        } catch {
+            log(
+                .connections, .notice, of: credentials.uid,
+                "\(identifier) cannot be launched again: \(error)")
+            return nil
+        }
+    }
+
+    /// Records that a client is launchable from now on, or launched in another way.
+    func setRecipe(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
+        var recipe = recipe
+        if recipe.share(&launches.settings) { journal?.store(recipe.setting) }
+        launches.insert(recipe, state: state, of: client)
+    }
+
+    /// Called at the end of a turn: the records of clients with changed recipes have been written by then.
+    func forgetUnusedSettings() {
+        let unused = launches.settings.takeUnused()
+        journal?.forget(settings: unused)
+    }
+
+    // MARK: Declarations
+
+    func declare(_ declaration: Declaration, _ key: RequestKey, isRequested: Bool) {
+        if let problem = reserve(declaration) {
+            log(.launches, .error, of: declaration.registration.user, problem)
+        }
+        var context = RequestContext(declaration: declaration)
+        feed(.launch(declaration.registration, isRequested ? key : nil), &context)
+    }
+
+    /// The identifier of a declared client belongs to the user that it is declared for, even if another was
+    /// the first to use it.
+    ///
+    /// - Returns: why that has to wait.
+    func reserve(_ declaration: Declaration) -> String? {
+        let (identifier, user) = (declaration.registration.identifier, declaration.registration.user)
+        if supervision.reserve(identifier, for: user) { return nil }
+        let other = supervision.ownership(of: identifier).map { "uid \($0.user)" } ?? "another user"
+        return """
+            \(identifier) is declared for uid \(user), and a client of \(other) goes by it: quit that \
+            (nightbell quit \(identifier)), then launch this one (nightbell launch \(identifier))
+            """
+    }
+
+    /// The core has registered a declared client.
+    func declared(_ client: ClientID, _ context: borrowing RequestContext) {
+        guard let declaration = context.declaration else { preconditionFailure("it is being declared") }
+        setRecipe(
+            client, LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false))
+        guard var journal, let bytes = recordBytes(of: client) else { return }
+        journal.declare(client, Journal.ClientRecord(bytes: bytes), of: supervision)
+    }
+
+    // MARK: State
+
+    func storeState(_ client: ClientID, _ state: [UInt8]) {
+        launches.setState(state, of: client)
+        journal?.storeState(client, state)
+    }
+
+    func dropState(_ client: ClientID) {
+        launches.setState([], of: client)
+        journal?.dropState(client)
+    }
+}
