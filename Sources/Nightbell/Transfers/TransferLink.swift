@@ -10,57 +10,13 @@ import TransferWire
 /// A thread that waits for an answer reads, unless another one does. Whatever ends, what was not answered is
 /// asked again.
 final class TransferLink: Sendable {
-    /// Something to be handled.
-    private enum Event {
-        case finished(WireTransferFinished, TransferFile?)
-        case needsCredentials(WireTransferChallenge)
-        case progress(WireTransferProgress)
-        case sessionFinished
-    }
-
-    private struct Core {
-        var connection: TransferConnection?
-        /// A thread makes a connection.
-        var isConnecting = false
-        /// A thread has the right to read.
-        var isReading = false
-        var isClosed = false
-        /// A connection is needed, whether there is one or not.
-        var isNeeded = true
-        /// Requests without an answer.
-        var waiting = 0
-        var lastNumber: UInt64 = 0
-        var answers: [UInt64: WireTransferAnswer] = [:]
-        /// Requests that a thread waits for.
-        var expected: Set<UInt64> = []
-        /// Of those, the ones with a task to be told of after the answer.
-        var additions: Set<UInt64> = []
-        var events: [Event] = []
-        /// Results that were handled, until their release is certain: by the number of the request.
-        var releases: [UInt64: Int64] = [:]
-        var handled: Set<Int64> = []
-        /// A report has arrived on the last connection.
-        var hasHeard = false
-        /// When a wake told of results, or something other than progress has arrived since.
-        var busyAt: Int64 = 0
-
-        /// Reports that were not answered on it come again on the next one.
-        mutating func dropConnection() {
-            connection = nil
-            releases.removeAll()
-        }
-    }
-
-    private let core = Monitor(Core())
+    let core = Monitor(TransferLinkState())
     private let session: Session
     private let identifier: String
-    private let handlers: TransferSession.Handlers
-    private let hold: TransferHold
+    let handlers: TransferSession.Handlers
+    let hold: TransferHold
 
-    /// How long the client is held awake without anything to do: results follow each other.
-    private static let idleHold: Int64 = 2_000_000_000
-    private static let firstPause: Int64 = 50_000_000
-    private static let longestPause: Int64 = 5_000_000_000
+    static let firstPause: Int64 = 50_000_000
 
     init(_ session: Session, _ identifier: String, _ handlers: TransferSession.Handlers) {
         self.session = session
@@ -99,7 +55,7 @@ final class TransferLink: Sendable {
     // MARK: The connection
 
     /// False: try again later.
-    private func connect() throws(NightbellError) -> Bool {
+    func connect() throws(NightbellError) -> Bool {
         let mayConnect = core.withLock { core in
             guard core.connection == nil, !core.isConnecting, !core.isClosed else { return false }
             core.isConnecting = true
@@ -158,7 +114,7 @@ final class TransferLink: Sendable {
         return nil
     }
 
-    private func pause(_ nanoseconds: Int64) {
+    func pause(_ nanoseconds: Int64) {
         var hasWaited = false
         core.turn { core in
             defer { hasWaited = true }
@@ -167,39 +123,20 @@ final class TransferLink: Sendable {
     }
 
     /// Reads what has arrived, and gives up the right to read.
-    private func read(_ connection: TransferConnection) {
+    func read(_ connection: TransferConnection) {
         let reports = connection.receive(atMost: 32)
         core.withLock { core in
             core.isReading = false
             guard core.connection === connection else { return }
             guard let reports else { return core.dropConnection() }
             if !reports.isEmpty { core.hasHeard = true }
-            for report in reports { take(report.report, report.file, &core) }
+            for report in reports { core.take(report.report, report.file) }
         }
         core.changed()
     }
 
-    /// Whether a connection is needed follows the order in which the process tells of its tasks.
-    private func take(_ report: WireTransferReport, _ file: TransferFile?, _ core: inout Core) {
-        if case .progress? = report.report {} else { core.busyAt = BootClock.now() }
-        switch report.report {
-        case .answer(let answer):
-            if answer.refusal.isEmpty, core.additions.contains(answer.number) { core.isNeeded = true }
-            if let task = core.releases.removeValue(forKey: answer.number) { core.handled.remove(task) }
-            if core.expected.contains(answer.number) { core.answers[answer.number] = answer }
-        case .finished(let finished): core.events.append(.finished(finished, file))
-        case .challenge(let challenge): core.events.append(.needsCredentials(challenge))
-        case .progress(let progress): core.events.append(.progress(progress))
-        case .sessionFinished:
-            core.events.append(.sessionFinished)
-            // If a task needs credentials, its answer needs one again.
-            core.isNeeded = false
-        case nil: break  // from a newer process
-        }
-    }
-
     /// The connection has ended.
-    private func lose(_ connection: TransferConnection) {
+    func lose(_ connection: TransferConnection) {
         core.withLock { core in
             guard core.connection === connection else { return }
             core.dropConnection()
@@ -280,9 +217,9 @@ final class TransferLink: Sendable {
     }
 
     /// Reads if no other thread does, or waits for that one.
-    private func readOrWait(_ connection: TransferConnection, _ nanoseconds: Int64) {
+    func readOrWait(_ connection: TransferConnection, _ nanoseconds: Int64) {
         var hasWaited = false
-        let mayRead = core.turn { core -> Monitor<Core>.Turn<Bool> in
+        let mayRead = core.turn { core -> Monitor<TransferLinkState>.Turn<Bool> in
             guard core.connection === connection, core.answers.isEmpty else { return .done(false) }
             guard core.isReading else {
                 core.isReading = true
@@ -296,126 +233,9 @@ final class TransferLink: Sendable {
         read(connection)
     }
 
-    // MARK: The thread
-
-    private enum Step {
-        case handle(Event)
-        case connect
-        case read(TransferConnection)
-        /// The connection is not needed any more.
-        case rest
-        case end
-    }
-
-    private func run() {
-        var failures = 0
-        while true {
-            let step = core.turn { core -> Monitor<Core>.Turn<Step> in
-                if core.isClosed { return .done(.end) }
-                if !core.events.isEmpty { return .done(.handle(core.events.removeFirst())) }
-                guard let connection = core.connection else {
-                    return core.isNeeded && !core.isConnecting ? .done(.connect) : .wait(.max)
-                }
-                if !core.isNeeded, core.waiting == 0, core.releases.isEmpty, !core.isReading {
-                    core.connection = nil
-                    return .done(.rest)
-                }
-                if core.isReading { return .wait(.max) }
-                core.isReading = true
-                return .done(.read(connection))
-            }
-            switch step {
-            case .end: return
-            case .rest: hold.endResults()
-            case .connect:
-                // A connection that brought nothing counts as none: this process may lack descriptors for the
-                // results.
-                let hasHeard = core.withLock { core in
-                    defer { core.hasHeard = false }
-                    return core.hasHeard
-                }
-                if hasHeard { failures = 0 }
-                if failures > 0 {
-                    pause(min(Self.firstPause << Int64(min(failures - 1, 10)), Self.longestPause))
-                }
-                failures += 1
-                _ = try? connect()
-            case .read(let connection):
-                let end = core.withLock { $0.busyAt } + Self.idleHold
-                if !hold.isForResults {
-                    connection.wait(milliseconds: -1)
-                } else if !connection.wait(
-                    milliseconds: CInt(clamping: max(0, end - BootClock.now()) / 1_000_000 + 1))
-                {
-                    hold.endResults()
-                }
-                read(connection)
-            case .handle(let event): handle(event)
-            }
-        }
-    }
-
-    private func handle(_ event: Event) {
-        switch event {
-        case .finished(let finished, let file):
-            // Its release may have been lost with the last connection.
-            if !core.withLock({ $0.handled.contains(finished.task) }) {
-                handlers.finished(TransferResult(finished, file: file?.rawValue))
-            }
-            forget(finished.task)
-            withExtendedLifetime(file) {}
-        case .needsCredentials(let challenge):
-            handlers.needsCredentials(TransferTask(number: challenge.task, name: challenge.tag))
-        case .progress(let progress): handlers.progress(TransferProgress(progress))
-        case .sessionFinished:
-            handlers.sessionFinished()
-            hold.endResults()
-        }
-    }
-
-    /// Has the process forget a result. If the connection ends before the answer, the result is reported
-    /// again.
-    private func forget(_ task: Int64) {
-        var request = WireTransferRequest()
-        request.release.task = task
-        request.number = core.withLock { core in
-            core.lastNumber += 1
-            core.handled.insert(task)
-            core.releases[core.lastNumber] = task
-            return core.lastNumber
-        }
-        while let connection = core.withLock({ $0.isClosed ? nil : $0.connection }) {
-            do throws(SystemError) {
-                if try connection.send(request, []) { return }
-                readOrWait(connection, 10_000_000)
-            } catch {
-                lose(connection)
-            }
-        }
-        core.withLock { _ = $0.releases.removeValue(forKey: request.number) }
-    }
-
     // MARK: Not being suspended
 
-    /// A wake tells that there are results: the client is not suspended before they are handled.
-    func wake() {
-        expectResults()
-        let connection = core.withLock { core in
-            if core.connection == nil { core.isNeeded = true }
-            core.lastNumber += 1
-            return core.connection.map { ($0, core.lastNumber) }
-        }
-        core.changed()
-        guard let (connection, number) = connection else { return }
-        // The thread waits for the process: the answer has it look whether there is still something to do.
-        let request = WireTransferRequest.with {
-            $0.number = number
-            $0.list.after = .max
-        }
-        if (try? connection.send(request, [])) == nil { lose(connection) }
-    }
-
-    private func expectResults() {
+    func expectResults() {
         core.withLock { $0.busyAt = BootClock.now() }
         hold.beginResults()
     }

@@ -142,11 +142,21 @@ public struct TransferResult: Sendable, Hashable {
         _ = try systemCall("linkat \(path)") {
             unsafe linkat(AT_FDCWD, "/proc/self/fd/\(file)", AT_FDCWD, path, AT_SYMLINK_FOLLOW)
         }
+        // The process removes its own name for the file next. In a directory that may not be read the new one is
+        // on the disk somewhat later.
+        let parent = directory(of: path)
+        if let directory = try? OwnedDescriptor(opening: parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC) {
+            fsync(directory.rawValue)
+        }
+    }
+
+    private static func directory(of path: String) -> String {
+        path.lastIndex(of: "/").map { String(path[...$0]) } ?? "./"
     }
 
     /// The copy gets its name when it is whole and on the disk.
     private static func copy(_ file: CInt, to path: String) throws(SystemError) {
-        let directory = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "./"
+        let directory = Self.directory(of: path)
         do throws(SystemError) {
             let copy = try OwnedDescriptor(
                 opening: directory, O_WRONLY | temporaryFile | O_CLOEXEC, mode: 0o600)
