@@ -5,6 +5,8 @@ package struct TransferProgram: Sendable, Equatable {
     package var environment: [String: String] = [:]
     /// More of its options, for tests and measurements.
     package var arguments: [String] = []
+    /// A store with sessions has a process at least this often.
+    package var visitInterval: Duration = .seconds(86_400)
 
     package init(path: String, environment: [String: String] = [:]) {
         self.path = path

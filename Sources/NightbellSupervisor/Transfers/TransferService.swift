@@ -60,6 +60,8 @@ final class TransferService {
     var hasDiscretionary = false
     /// When it has to run for an issue, in seconds since 1970; nil: never.
     private(set) var nextIssue: Int64?
+    /// When a process looks after the store, if none has had to before.
+    var visitAt: Instant?
     /// Clients that were quit while there was no process.
     var quits: Set<String> = []
 
@@ -120,7 +122,7 @@ final class TransferService {
 
     /// When something is due for it.
     var nextDeadline: Instant? {
-        guard process != nil else { return isWanted ? history.restartAt : nil }
+        guard process != nil else { return isWanted ? history.restartAt : visitAt }
         return [sendAt, mustReadBy, mustEndBy].compactMap(\.self).min()
     }
 

@@ -1,0 +1,146 @@
+import Logging
+import NightbellCore
+import SwiftProtobuf
+import TransferModel
+import TransferWire
+
+/// What the transfer processes are told: clients that were quit, subscriptions to issues, and good moments.
+extension Supervisor {
+    // MARK: Clients that were quit
+
+    /// Of these identifiers, those that were quit have no transfers any more.
+    func cancelTransfers(ofQuit identifiers: [ClientIdentifier]) {
+        guard configuration.transfers != nil else { return }
+        for identifier in identifiers {
+            guard let owner = supervision.ownership(of: identifier), owner.isQuit else { continue }
+            transferCare.quits.append((owner.user, identifier.description))
+            transferCare.look(at: now)
+        }
+        tellSubscriptions(
+            of: Set(identifiers.compactMap { launches.declarations[$0]?.subscriber }))
+    }
+
+    func takeQuits() {
+        let quits = transferCare.quits
+        transferCare.quits = []
+        for (user, client) in quits {
+            guard transferCare.services[user] != nil || hasWork(user),
+                let service = serveTransfers(of: user)
+            else { continue }
+            if service.process == nil {
+                service.quits.insert(client)
+                service.isWanted = service.isWanted || hasWork(user)
+            } else {
+                service.unsent.append(.with { $0.quitClients = [client] })
+            }
+        }
+    }
+
+    /// The first demands to a process: it serves no client before it knows all that were quit.
+    func firstDemands(_ service: TransferService) -> [WireTransferDemand] {
+        var names = service.quits
+        ask { core in
+            for identifier in core.identifiers {
+                guard let owner = core.ownership(of: identifier), owner.isQuit, owner.user == service.user
+                else { continue }
+                names.insert(identifier.description)
+            }
+        }
+        var left = names.sorted()[...]
+        var demands: [WireTransferDemand] = []
+        repeat {
+            let part = left.prefix(TransferService.namesAtOnce)
+            left = left.dropFirst(part.count)
+            demands.append(
+                .with {
+                    $0.quitClients = Array(part)
+                    $0.hasMore_p = !left.isEmpty
+                })
+        } while !left.isEmpty
+        demands[0].moment = transferCare.isGoodMoment ? .good : .bad
+        // Before the last names: what it needs is known once it serves clients.
+        let subscriptions = demandedSubscriptions(of: service.user).map { demand in
+            var demand = demand
+            demand.hasMore_p = true
+            return demand
+        }
+        return subscriptions + demands
+    }
+
+    // MARK: Issues
+
+    /// The subscriptions of a user's clients, without those that were quit.
+    private func demandedSubscriptions(of user: UserID) -> [WireTransferDemand] {
+        let subscribers = launches.declarations.values.filter { declaration in
+            declaration.subscriber == user
+                && supervision.ownership(of: declaration.registration.identifier)?.isQuit != true
+        }
+        var left = subscribers.compactMap { declaration in
+            declaration.newsstand.map { subscription in
+                WireTransferSubscription.with {
+                    $0.client = declaration.registration.identifier.description
+                    $0.url = subscription.url.text
+                    $0.intervalS = UInt64(clamping: subscription.interval)
+                }
+            }
+        }.sorted { $0.client < $1.client }[...]
+        var demands: [WireTransferDemand] = []
+        repeat {
+            let part = left.prefix(TransferService.subscriptionsAtOnce)
+            left = left.dropFirst(part.count)
+            demands.append(
+                .with {
+                    $0.subscriptions.subscriptions = Array(part)
+                    $0.subscriptions.hasMore_p = !left.isEmpty
+                })
+        } while !left.isEmpty
+        return demands
+    }
+
+    /// The subscriptions of these users have changed, or are new.
+    func tellSubscriptions(of users: Set<UserID>) {
+        guard configuration.transfers != nil else { return }
+        for user in users.sorted() {
+            guard let service = serveTransfers(of: user) else {
+                log(.transfers, .warning, of: user, "no issues come for uid \(user): it has no transfers")
+                continue
+            }
+            if service.process == nil {
+                service.isWanted = true
+            } else {
+                service.unsent += demandedSubscriptions(of: user)
+            }
+            transferCare.look(at: now)
+        }
+    }
+
+    /// Issues are begun by the clock on the wall: it was set, or has gone on while the machine slept.
+    func lookAtIssues() {
+        guard transferCare.services.values.contains(where: { $0.nextIssue != nil }) else { return }
+        transferCare.look(at: now)
+    }
+
+    // MARK: The moment
+
+    /// Tells all processes when discretionary transfers may run, or may not any more.
+    func judgeMoment() {
+        guard ask({ $0.hasDiscretionaryTransfers }) else { return transferCare.judgesFrom = nil }
+        let from = transferCare.judgesFrom ?? now + TransferCare.judgingTime
+        transferCare.judgesFrom = from
+        // With the first fact of the monitor there are the others.
+        let isKnown = ask { $0.machine.network != nil } || now >= from || configuration.monitor == nil
+        if !isKnown { transferCare.look(at: from) }
+        let isGood = isKnown && ask { $0.isGoodMomentForTransfers }
+        guard isGood != transferCare.isGoodMoment else { return }
+        transferCare.isGoodMoment = isGood
+        for service in transferCare.services.values where service.process != nil {
+            service.unsent.append(.with { $0.moment = isGood ? .good : .bad })
+            transferCare.look(at: now)
+        }
+    }
+}
+
+extension Declaration {
+    /// The user of a client that subscribes to issues.
+    var subscriber: UserID? { newsstand.map { _ in registration.user } }
+}
