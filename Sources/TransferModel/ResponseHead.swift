@@ -11,6 +11,12 @@ package struct ResponseHead: Hashable, Sendable {
     package var retryAfter: Int64?
     /// Other than `identity`: the bytes are not those of the resource.
     package var isEncoded = false
+    /// The fields so far, by their names in lower case. nil: given twice with different content.
+    private var fields: [String: String?] = [:]
+
+    private static let names: Set = [
+        "content-length", "content-range", "etag", "last-modified", "date", "retry-after",
+    ]
 
     package init(status: Int) { self.status = status }
 
@@ -26,15 +32,24 @@ package struct ResponseHead: Hashable, Sendable {
     /// they were not there.
     package mutating func add(line: Substring) {
         guard let colon = line.firstIndex(of: ":") else { return }
-        let value = line[line.index(after: colon)...].trimmed
-        switch line[..<colon].lowercased() {
-        case "content-length": contentLength = Self.length(value)
-        case "content-range": contentRange = ContentRange(value)
-        case "etag": entityTag = value.utf8.count <= Self.maximumTagBytes ? String(value) : nil
-        case "last-modified": lastModified = String(value)
-        case "date": date = String(value)
-        case "retry-after": retryAfter = Self.length(value)
-        case "content-encoding": isEncoded = value.lowercased() != "identity" && !value.isEmpty
+        let name = line[..<colon].lowercased()
+        let value = String(line[line.index(after: colon)...].trimmed)
+        if name == "content-encoding" {
+            // A list, of which each line has a part.
+            if value.lowercased() != "identity", !value.isEmpty { isEncoded = true }
+            return
+        }
+        guard Self.names.contains(name) else { return }
+        var text: String? = value
+        if let former = fields[name], former != value { text = nil }
+        fields[name] = .some(text)
+        switch name {
+        case "content-length": contentLength = text.flatMap { Self.length($0[...]) }
+        case "content-range": contentRange = text.flatMap { ContentRange($0[...]) }
+        case "etag": entityTag = text.flatMap { $0.utf8.count <= Self.maximumTagBytes ? $0 : nil }
+        case "last-modified": lastModified = text
+        case "date": date = text
+        case "retry-after": retryAfter = text.flatMap { Self.length($0[...]) }
         default: break
         }
     }

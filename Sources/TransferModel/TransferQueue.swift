@@ -27,8 +27,10 @@ package struct TransferQueue: Sendable {
     }
 
     private enum State: Hashable {
-        /// Until this instant; 0: since ever.
-        case waiting(until: Int64)
+        /// It may run.
+        case ready
+        /// Until this instant.
+        case delayed(until: Int64)
         /// Until there is room on the disk.
         case waitingForRoom
         case running
@@ -38,19 +40,34 @@ package struct TransferQueue: Sendable {
 
     private struct Entry {
         let session: SessionID
-        let host: String
-        let isDiscretionary: Bool
+        let lane: Lane
         var state: State
         /// Bytes on the disk, or the expected length if that is known.
         var reserved: Int64
     }
 
+    /// Tasks of a session of which either the first one may run, or none.
+    private struct Lane: Hashable {
+        let host: String
+        let isDiscretionary: Bool
+    }
+
     private struct SessionEntry {
-        /// In the order of their addition.
-        var waiting: [TaskID] = []
+        var tasks = 0
+        /// In the order of their addition; no lane is empty.
+        var ready: [Lane: SortedList<TaskID>] = [:]
         var running = 0
         /// The turn in which a task of it was started last.
         var served: UInt64 = 0
+    }
+
+    private struct Delay: Comparable {
+        let instant: Int64
+        let task: TaskID
+
+        static func < (left: Delay, right: Delay) -> Bool {
+            (left.instant, left.task) < (right.instant, right.task)
+        }
     }
 
     package let limits: Limits
@@ -58,20 +75,23 @@ package struct TransferQueue: Sendable {
     package var isGoodMoment = true
     private var entries: [TaskID: Entry] = [:]
     private var sessions: [SessionID: SessionEntry] = [:]
+    /// Those with a task that is ready.
+    private var candidates: Set<SessionID> = []
+    private var delayed = SortedList<Delay>()
+    private var withoutRoom: Set<TaskID> = []
     private var hosts: [String: Int] = [:]
     private var running = 0
-    /// Discretionary tasks that run or wait.
+    /// Tasks that run or wait, and the discretionary ones of them.
+    private var active = 0
     private var discretionary = 0
     private var turn: UInt64 = 0
     /// Bytes of all tasks, and of the files that are being copied.
     package private(set) var reserved: Int64 = 0
-    /// Tasks that wait for room.
-    private var withoutRoom = 0
 
     package init(_ limits: Limits) { self.limits = limits }
 
     package var count: Int { entries.count }
-    package var isIdle: Bool { running == 0 && sessions.values.allSatisfy(\.waiting.isEmpty) }
+    package var isIdle: Bool { active == 0 }
     /// Whether tasks run, or wait, that may run in good moments only.
     package var hasDiscretionary: Bool { discretionary > 0 }
     package var hasRoomForTask: Bool { entries.count < limits.tasks }
@@ -87,85 +107,80 @@ package struct TransferQueue: Sendable {
     ) {
         guard entries[id] == nil else { return }
         entries[id] = Entry(
-            session: session, host: host, isDiscretionary: isDiscretionary,
-            state: rests ? .resting : .waiting(until: 0), reserved: reserved)
+            session: session, lane: Lane(host: host, isDiscretionary: isDiscretionary), state: .resting,
+            reserved: reserved)
         self.reserved += reserved
-        guard !rests else { return }
-        insertWaiting(id, of: session)
-        if isDiscretionary { discretionary += 1 }
+        sessions[session, default: SessionEntry()].tasks += 1
+        if !rests { enter(id, .ready) }
     }
 
     /// It has bytes on the disk no more.
     package mutating func remove(_ id: TaskID) {
-        leave(id)
+        enter(id, .resting)
         guard let entry = entries.removeValue(forKey: id) else { return }
         reserved -= entry.reserved
         releaseRoom()
-        if let session = sessions[entry.session], session.waiting.isEmpty, session.running == 0 {
-            sessions[entry.session] = nil
-        }
+        sessions[entry.session]?.tasks -= 1
+        if sessions[entry.session]?.tasks == 0 { sessions[entry.session] = nil }
     }
 
     /// The attempt has ended, or the task was resting; another attempt follows.
-    package mutating func wait(_ id: TaskID, until instant: Int64) { enter(id, .waiting(until: instant)) }
+    package mutating func wait(_ id: TaskID, until instant: Int64) {
+        enter(id, instant > 0 ? .delayed(until: instant) : .ready)
+    }
 
     /// The attempt has ended because there is no room; another one follows when there is some.
     package mutating func waitForRoom(_ id: TaskID) { enter(id, .waitingForRoom) }
 
-    package func waitsForRoom(_ id: TaskID) -> Bool { entries[id]?.state == .waitingForRoom }
+    package func waitsForRoom(_ id: TaskID) -> Bool { withoutRoom.contains(id) }
 
     /// It is finished, or waits for credentials.
     package mutating func rest(_ id: TaskID) { enter(id, .resting) }
 
     private mutating func enter(_ id: TaskID, _ state: State) {
-        leave(id)
         guard let entry = entries[id] else { return }
+        leave(id, entry)
         entries[id]?.state = state
-        guard state != .resting else { return }
-        insertWaiting(id, of: entry.session)
-        if state == .waitingForRoom { withoutRoom += 1 }
-        if entry.isDiscretionary { discretionary += 1 }
+        switch state {
+        case .ready: insertReady(id, entry)
+        case .delayed(let instant): delayed.insert(Delay(instant: instant, task: id))
+        case .waitingForRoom: withoutRoom.insert(id)
+        case .running:
+            running += 1
+            sessions[entry.session]?.running += 1
+            hosts[entry.lane.host, default: 0] += 1
+        case .resting: return
+        }
+        active += 1
+        if entry.lane.isDiscretionary { discretionary += 1 }
     }
 
-    private mutating func leave(_ id: TaskID) {
-        guard let entry = entries[id] else { return }
+    private mutating func leave(_ id: TaskID, _ entry: Entry) {
         switch entry.state {
+        case .ready: removeReady(id, entry)
+        case .delayed(let instant): delayed.remove(Delay(instant: instant, task: id))
+        case .waitingForRoom: withoutRoom.remove(id)
         case .running:
             running -= 1
             sessions[entry.session]?.running -= 1
-            hosts[entry.host, default: 0] -= 1
-            if hosts[entry.host] == 0 { hosts[entry.host] = nil }
-        case .waiting, .waitingForRoom:
-            removeWaiting(id, of: entry.session)
-            if entry.state == .waitingForRoom { withoutRoom -= 1 }
+            hosts[entry.lane.host, default: 0] -= 1
+            if hosts[entry.lane.host] == 0 { hosts[entry.lane.host] = nil }
         case .resting: return
         }
-        entries[id]?.state = .resting
-        if entry.isDiscretionary { discretionary -= 1 }
+        active -= 1
+        if entry.lane.isDiscretionary { discretionary -= 1 }
     }
 
-    private mutating func insertWaiting(_ id: TaskID, of session: SessionID) {
-        let index = position(of: id, in: session)
-        sessions[session, default: SessionEntry()].waiting.insert(id, at: index)
+    private mutating func insertReady(_ id: TaskID, _ entry: Entry) {
+        sessions[entry.session]?.ready[entry.lane, default: SortedList()].insert(id)
+        candidates.insert(entry.session)
     }
 
-    private mutating func removeWaiting(_ id: TaskID, of session: SessionID) {
-        let index = position(of: id, in: session)
-        guard let waiting = sessions[session]?.waiting, index < waiting.count, waiting[index] == id else {
-            return
-        }
-        sessions[session]?.waiting.remove(at: index)
-    }
-
-    /// Of the first waiting task that is not before this one.
-    private func position(of id: TaskID, in session: SessionID) -> Int {
-        guard let waiting = sessions[session]?.waiting else { return 0 }
-        var range = 0..<waiting.count
-        while !range.isEmpty {
-            let middle = range.lowerBound + range.count / 2
-            range = waiting[middle] < id ? middle + 1..<range.upperBound : range.lowerBound..<middle
-        }
-        return range.lowerBound
+    private mutating func removeReady(_ id: TaskID, _ entry: Entry) {
+        sessions[entry.session]?.ready[entry.lane]?.remove(id)
+        guard sessions[entry.session]?.ready[entry.lane]?.isEmpty == true else { return }
+        sessions[entry.session]?.ready[entry.lane] = nil
+        if sessions[entry.session]?.ready.isEmpty == true { candidates.remove(entry.session) }
     }
 
     // MARK: Turns
@@ -174,54 +189,48 @@ package struct TransferQueue: Sendable {
     ///
     /// - Returns: the tasks to run, in order.
     package mutating func start(at now: Int64) -> [TaskID] {
+        for delay in delayed.removePrefix(where: { $0.instant <= now }) {
+            guard let entry = entries[delay.task] else { continue }
+            entries[delay.task]?.state = .ready
+            insertReady(delay.task, entry)
+        }
         var started: [TaskID] = []
-        while running < limits.parallel, let id = next(at: now), let entry = entries[id] {
-            removeWaiting(id, of: entry.session)
+        while running < limits.parallel, let (session, id) = next() {
             turn += 1
-            sessions[entry.session]?.served = turn
-            sessions[entry.session]?.running += 1
-            hosts[entry.host, default: 0] += 1
-            running += 1
-            entries[id]?.state = .running
+            sessions[session]?.served = turn
+            enter(id, .running)
             started.append(id)
         }
         return started
     }
 
-    private func next(at now: Int64) -> TaskID? {
-        let order = sessions.sorted { left, right in
-            (left.value.running, left.value.served, left.key) < (
-                right.value.running, right.value.served, right.key
-            )
+    private func next() -> (SessionID, TaskID)? {
+        var best: (rank: (Int, UInt64, SessionID), task: TaskID)?
+        for id in candidates {
+            guard let session = sessions[id] else { continue }
+            let rank = (session.running, session.served, id)
+            if let best, best.rank < rank { continue }
+            guard let task = first(of: session) else { continue }
+            best = (rank, task)
         }
-        for (_, session) in order {
-            if let id = session.waiting.first(where: { isReady($0, at: now) }) { return id }
-        }
-        return nil
+        return best.map { ($0.rank.2, $0.task) }
     }
 
-    private func isReady(_ id: TaskID, at now: Int64) -> Bool {
-        guard let entry = entries[id], case .waiting(let instant) = entry.state, instant <= now else {
-            return false
-        }
-        return hosts[entry.host, default: 0] < limits.parallelPerHost
-            && (isGoodMoment || !entry.isDiscretionary)
+    /// The first of its tasks of which the host is not busy.
+    private func first(of session: SessionEntry) -> TaskID? {
+        session.ready.compactMap { lane, tasks in
+            hosts[lane.host, default: 0] < limits.parallelPerHost && (isGoodMoment || !lane.isDiscretionary)
+                ? tasks.first : nil
+        }.min()
     }
 
     /// The instant at which the next task can run that waits for another attempt; nil: none does, or it could
     /// not run.
     package func nextDeadline(after now: Int64) -> Int64? {
         guard running < limits.parallel else { return nil }
-        var next: Int64?
-        for session in sessions.values {
-            for id in session.waiting {
-                guard let entry = entries[id], case .waiting(let instant) = entry.state, instant > now,
-                    isGoodMoment || !entry.isDiscretionary
-                else { continue }
-                next = min(next ?? instant, instant)
-            }
-        }
-        return next
+        return delayed.first { delay in
+            delay.instant > now && (isGoodMoment || entries[delay.task]?.lane.isDiscretionary == false)
+        }?.instant
     }
 
     // MARK: Room
@@ -268,12 +277,6 @@ package struct TransferQueue: Sendable {
 
     /// Those that wait for room may try again.
     private mutating func releaseRoom() {
-        guard withoutRoom > 0 else { return }
-        withoutRoom = 0
-        for session in sessions.values {
-            for id in session.waiting where entries[id]?.state == .waitingForRoom {
-                entries[id]?.state = .waiting(until: 0)
-            }
-        }
+        for id in withoutRoom { enter(id, .ready) }
     }
 }

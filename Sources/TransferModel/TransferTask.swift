@@ -96,33 +96,3 @@ package struct TransferTask: Hashable, Sendable {
         return nil
     }
 }
-
-/// An absolute `http` or `https` address.
-package struct TransferURL: Hashable, Sendable {
-    package let text: String
-    package let isSecure: Bool
-    /// With the port, if it is given; in lower case.
-    package let host: String
-
-    /// In bytes.
-    package static let maximumBytes = 8 * 1024
-
-    /// nil: another scheme, no host, or bytes that do not belong into an address.
-    package init?(_ text: String) {
-        guard text.utf8.count <= Self.maximumBytes, text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }),
-            let colon = text.firstIndex(of: ":")
-        else { return nil }
-        switch text[..<colon].lowercased() {
-        case "http": isSecure = false
-        case "https": isSecure = true
-        default: return nil
-        }
-        let rest = text[text.index(after: colon)...]
-        guard rest.hasPrefix("//") else { return nil }
-        let authority = rest.dropFirst(2).prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-        let name = authority.lastIndex(of: "@").map { authority[authority.index(after: $0)...] } ?? authority
-        guard !name.isEmpty, name.first != ":" else { return nil }
-        self.text = text
-        host = name.lowercased()
-    }
-}

@@ -38,6 +38,23 @@ struct QueueTests {
         #expect(queue.start(at: 0) == [id(3), id(4)])
     }
 
+    @Test("Very many tasks of one host cost little more each than few")
+    func many() {
+        let count = Int64(10_000)
+        var queue = queue(.init(), (1...count).map { ($0, $0 % 3) })
+        let start = ContinuousClock.now
+        var running = queue.start(at: 0)
+        var finished = 0
+        while let task = running.popLast() {
+            queue.rest(task)
+            finished += 1
+            running += queue.start(at: 0)
+        }
+        #expect(finished == count && queue.isIdle)
+        // With a look at each task that waits it would take minutes.
+        #expect(ContinuousClock.now - start < .seconds(20))
+    }
+
     @Test("A busy host does not hold up others")
     func hosts() {
         var queue = queue(.init(parallel: 4, parallelPerHost: 1), [(1, 1), (2, 1)])

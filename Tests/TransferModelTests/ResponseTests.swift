@@ -147,6 +147,27 @@ struct ResponseTests {
         #expect(PartialBody(bytes: 6, total: 5).end == .tooLong)
     }
 
+    @Test("A field that is given twice with different content is as if it were not there")
+    func repeatedFields() throws {
+        let head = try Self.head(
+            """
+            HTTP/1.1 200 OK
+            Content-Length: 5
+            ETag: "a"
+            Content-Length: 7
+            etag: "b"
+            ETag: "a"
+            Date: Sun, 06 Nov 1994 08:49:37 GMT
+            Date: Sun, 06 Nov 1994 08:49:37 GMT
+            Retry-After: x
+            Retry-After: 30
+            Content-Encoding: gzip
+            Content-Encoding: identity
+            """)
+        #expect(head.contentLength == nil && head.entityTag == nil && head.retryAfter == nil)
+        #expect(head.date == "Sun, 06 Nov 1994 08:49:37 GMT" && head.isEncoded)
+    }
+
     @Test("Broken lines of a header are ignored")
     func brokenLines() throws {
         let head = try Self.head(
