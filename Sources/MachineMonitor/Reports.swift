@@ -91,10 +91,12 @@ package final class Reports {
     }
 
     /// An event of a notification, which is not merged with others.
-    func report(notification event: WireMonitorReport.NotificationEvent) {
+    ///
+    /// - Parameter isAnswer: it is about a notification that is demanded.
+    func report(notification event: WireMonitorReport.NotificationEvent, isAnswer: Bool) {
         // A server that tells of so many tells of others than ours.
         let waiting = order.count { $0.isNotification }
-        guard waiting < Self.mostNotifications || event.isAnswer else { return }
+        guard waiting < Self.mostNotifications || isAnswer else { return }
         notifications += 1
         put(.notification(notifications), .notification(event))
     }
@@ -185,16 +187,6 @@ extension ReportSubject {
 
     fileprivate func newPace(_ now: Int64) -> Pace {
         isNotification ? Pace(now, burst: 256, milliseconds: 10) : Pace(now)
-    }
-}
-
-extension WireMonitorReport.NotificationEvent {
-    /// It is about a notification that was demanded.
-    fileprivate var isAnswer: Bool {
-        switch event {
-        case .shown, .refused: true
-        case .activated, .closed, nil: false
-        }
     }
 }
 

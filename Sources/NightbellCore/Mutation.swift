@@ -239,8 +239,14 @@ package enum Mutation: String, Sendable, CaseIterable {
     case dropsSoonestNotifications
     /// … or the clock is set, and times of the calendar stay where they were …
     case ignoresClockChanges
-    /// … or a restarted supervisor has forgotten them.
+    /// … or daylight-saving time begins or ends unforeseen …
+    case ignoresZoneChanges
+    /// … or a delivery that was not finished is shown in the place of a later one …
+    case showsReplacedDeliveries
+    /// … or a restarted supervisor has forgotten them …
     case restoresWithoutNotifications
+    /// … or has forgotten which of them are to be closed.
+    case restoresWithoutCloses
     /// A client's word that it has media counts though PipeWire knows better.
     case believesClaims
     /// Media of which nothing is known counts as silent.

@@ -136,11 +136,12 @@ extension Supervisor {
         } catch {
             logger.error("the owners of identifiers are not known any more: \(error)")
         }
+        // Before notifications are shown after all, which numbers them.
+        supervision.numberNotifications(from: WallClock.now() / 1_000)
         if !isKnown {
             recallFetches()
             recallNotifications()
         }
-        supervision.numberNotifications(from: WallClock.now() / 1_000)
         for declaration in configuration.declarations {
             // A client of another user that goes by it keeps it for now: the launch reports that.
             _ = supervision.reserve(

@@ -199,8 +199,16 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// or refused, and is given to the server once.
   package var posts: [WireMonitorDemand.Post] = []
 
-  /// MONITOR_SOURCE_NOTIFICATIONS: the server's numbers of notifications to be closed, at most 256.
+  /// MONITOR_SOURCE_NOTIFICATIONS: the server's numbers of notifications to be closed; with the next field, at most 256.
   package var closes: [UInt32] = []
+
+  /// MONITOR_SOURCE_NOTIFICATIONS: the numbers (as in a Post) of notifications that are to be closed wherever they are shown: a
+  /// server was perhaps given them.
+  package var withdrawals: [UInt64] = []
+
+  /// MONITOR_SOURCE_NOTIFICATIONS: the server with the numbers in `closes` and `Post.replaces`; empty: none is known. They mean
+  /// nothing to another one.
+  package var notificationServer: String = String()
 
   /// Counts the changes of the fields 3 to 6. After each the levels of their sources are sent again, because
   /// the supervisor forgets what it does not demand for a moment. Never 0: an empty packet would be taken for the
@@ -599,7 +607,7 @@ package nonisolated struct WireMonitorReport: Sendable {
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    /// the server's number
+    /// the server's number; 0: none
     package var id: UInt32 = 0
 
     package var event: WireMonitorReport.NotificationEvent.OneOf_Event? = nil
@@ -698,6 +706,9 @@ package nonisolated struct WireMonitorReport: Sendable {
       // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
       // methods supported on all messages.
 
+      /// as demanded: it is not shown, or not any more; 0: the notification with this `id`
+      package var withdrawn: UInt64 = 0
+
       package var unknownFields = SwiftProtobuf.UnknownStorage()
 
       package init() {}
@@ -756,7 +767,7 @@ nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0\u{1}posts\0\u{1}closes\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0\u{1}posts\0\u{1}closes\0\u{1}withdrawals\0\u{3}notification_server\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -773,6 +784,8 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
       case 7: try { try decoder.decodeSingularUInt64Field(value: &self.number) }()
       case 8: try { try decoder.decodeRepeatedMessageField(value: &self.posts) }()
       case 9: try { try decoder.decodeRepeatedUInt32Field(value: &self.closes) }()
+      case 10: try { try decoder.decodeRepeatedUInt64Field(value: &self.withdrawals) }()
+      case 11: try { try decoder.decodeSingularStringField(value: &self.notificationServer) }()
       default: break
       }
     }
@@ -810,6 +823,12 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if !self.closes.isEmpty {
       try visitor.visitPackedUInt32Field(value: self.closes, fieldNumber: 9)
     }
+    if !self.withdrawals.isEmpty {
+      try visitor.visitPackedUInt64Field(value: self.withdrawals, fieldNumber: 10)
+    }
+    if !self.notificationServer.isEmpty {
+      try visitor.visitSingularStringField(value: self.notificationServer, fieldNumber: 11)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -822,6 +841,8 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.bluetoothDevices != rhs.bluetoothDevices {return false}
     if lhs.posts != rhs.posts {return false}
     if lhs.closes != rhs.closes {return false}
+    if lhs.withdrawals != rhs.withdrawals {return false}
+    if lhs.notificationServer != rhs.notificationServer {return false}
     if lhs.number != rhs.number {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
@@ -1827,18 +1848,29 @@ nonisolated extension WireMonitorReport.NotificationEvent.Activated: SwiftProtob
 
 nonisolated extension WireMonitorReport.NotificationEvent.Closed: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.NotificationEvent.protoMessageName + ".Closed"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}withdrawn\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.withdrawn) }()
+      default: break
+      }
+    }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.withdrawn != 0 {
+      try visitor.visitSingularUInt64Field(value: self.withdrawn, fieldNumber: 1)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireMonitorReport.NotificationEvent.Closed, rhs: WireMonitorReport.NotificationEvent.Closed) -> Bool {
+    if lhs.withdrawn != rhs.withdrawn {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -45,11 +45,20 @@ struct NotificationTests {
         return post
     }
 
-    private func demand(_ posts: [WireMonitorDemand.Post], closes: [UInt32] = [], number: UInt64 = 1) throws {
+    private func demand(
+        _ posts: [WireMonitorDemand.Post], closes: [UInt32] = [], of server: String = "", number: UInt64 = 1
+    ) throws {
         try monitor.demand([.notifications]) {
             $0.posts = posts
             $0.closes = closes
+            $0.notificationServer = server
             $0.number = number
+        }
+    }
+
+    private func serverName() throws -> String {
+        try monitor.first { fact in
+            if case .notificationServer(let server) = fact { server.name } else { nil }
         }
     }
 
@@ -73,7 +82,7 @@ struct NotificationTests {
         let server = try Self.startServer(bus)
         let badge = try BusRecord(bus, interface: "com.canonical.Unity.LauncherEntry")
         let whole = post(7) {
-            $0.body = "Water is <hot> & ready"
+            $0.body = "Water is <hot> & ready, <\u{338}b>&\u{301}"
             $0.sound = "alarm-clock-elapsed"
             $0.urgency = 2
             $0.actions = [
@@ -91,8 +100,10 @@ struct NotificationTests {
         #expect(try isShown(8) == 2)
         let calls = try Self.shown(bus)
         #expect(calls.components(of: "'Tea 7'") == 1 && calls.components(of: "'Tea 8'") == 1)
+        // Other characters than those of ASCII are printed as question marks.
         for part in [
-            "'org.example.tea'", "Water is &lt;hot&gt; &amp; ready", "'default'", "'snooze'", "'Later'",
+            "'org.example.tea'", "Water is &lt;hot&gt; &amp; ready, &lt;?b&gt;&amp;?",
+            "'default'", "'snooze'", "'Later'",
             "'urgency': <byte 0x02>", "'sound-name': <'alarm-clock-elapsed'>",
             "'desktop-entry': <'org.example.tea'>",
         ] {
@@ -111,10 +122,11 @@ struct NotificationTests {
     func replaceAndClose() throws {
         let server = try Self.startServer(bus)
         try demand([post(1)])
+        let name = try serverName()
         let id = try isShown(1)
-        try demand([post(1, revision: 2) { $0.replaces = id }])
+        try demand([post(1, revision: 2) { $0.replaces = id }], of: name)
         #expect(try isShown(1) == id)
-        try demand([], closes: [id])
+        try demand([], closes: [id], of: name)
         let closed: UInt32 = try event { id, event in if case .closed = event { id } else { nil } }
         #expect(closed == id)
         let calls = try bus.answer(
@@ -186,9 +198,7 @@ struct NotificationTests {
         var names: Set<String> = []
         for _ in 1...3 {
             let server = try Self.startServer(bus)
-            let name: String = try monitor.first { fact in
-                if case .notificationServer(let server) = fact { server.name } else { nil }
-            }
+            let name = try serverName()
             #expect(name.utf8.count > 32 && names.insert(name).inserted)
             let shownBy: String = try event { _, event in
                 if case .shown(let shown) = event { shown.server } else { nil }

@@ -24,10 +24,17 @@ struct NotificationLifeTests {
             sum.deaths += life.coverage.deaths
             sum.lostReports += life.coverage.lostReports
             sum.renewals += life.coverage.renewals
+            sum.zoneChanges += life.coverage.zoneChanges
+            sum.lostClicks += life.coverage.lostClicks
+            sum.lateReports += life.coverage.lateReports
+            sum.closes += life.coverage.closes
+            sum.repeated += life.coverage.repeated
         }
         print(sum)
         #expect(sum.shown > 1_000 && sum.told > 1_000 && sum.dropped > 100 && sum.activations > 100)
         #expect(sum.launches > 100 && sum.afterQuit > 10 && sum.clockChanges > 100)
         #expect(sum.deaths > 100 && sum.lostReports > 10 && sum.renewals > 100)
+        #expect(sum.zoneChanges > 100 && sum.lostClicks > 10 && sum.lateReports > 100)
+        #expect(sum.closes > 100 && sum.repeated > 100)
     }
 }

@@ -4,8 +4,9 @@ import SwiftProtobuf
 /// The notification server of the session (org.freedesktop.Notifications): shows what is demanded, and reports
 /// what has become of it.
 ///
-/// A notification is given to a server once, as long as it is demanded; another server is given all that are
-/// demanded. A server that does not answer holds up nothing else, and shows what it was given when it goes on.
+/// A notification is given to a server once, as long as it is demanded, and anew when the server has answered;
+/// another server is given all that are demanded. A server that does not answer holds up nothing else, and
+/// shows what it was given when it goes on.
 final class NotificationSource: Source {
     private let context: SourceContext
     private let connection: BusConnection
@@ -14,7 +15,10 @@ final class NotificationSource: Source {
     private var demand = WireMonitorDemand()
     /// Those of the demand that this server was given.
     private var given: Set<Key> = []
+    /// The numbers of those that the server has not answered yet.
+    private var underWay: Set<UInt64> = []
     private var closed: Set<UInt32> = []
+    private var withdrawn: Set<UInt64> = []
     /// nil: the server has not said yet what it can do.
     private var capabilities: Capabilities?
     /// The last tokens that the server has given for windows, by notification.
@@ -24,8 +28,10 @@ final class NotificationSource: Source {
     private static let path = "/org/freedesktop/Notifications"
     private static let longestText = 256
     private static let mostTokens = 16
+    /// A server that does not answer is given no more.
+    private static let mostUnderWay = 16
 
-    /// nil: there is no server.
+    /// nil: there is no server, or it has not said yet what it can do.
     private var shown: ShownNotifications?
 
     private typealias Key = ShownNotifications.Key
@@ -58,6 +64,7 @@ final class NotificationSource: Source {
                 let action = try message.text()
                 guard action.utf8.count <= Self.longestText else { return }
                 let token = tokens.removeValue(forKey: id) ?? ""
+                shown?.noteEnd(of: id, .activated(action: action))
                 report(id) {
                     $0.activated = .with {
                         $0.action = action
@@ -68,6 +75,7 @@ final class NotificationSource: Source {
             service.subscribe(.init(path: Self.path, interface: Self.name, member: "NotificationClosed")) {
                 [unowned self] (message) throws(BusError) in
                 let id = try message.number()
+                shown?.noteEnd(of: id, .closed)
                 report(id) { $0.closed = .init() }
             },
         ]
@@ -78,24 +86,30 @@ final class NotificationSource: Source {
         self.demand = demand
         given.formIntersection(demand.posts.map(\.key))
         closed.formIntersection(demand.closes)
+        withdrawn.formIntersection(demand.withdrawals)
         work()
     }
 
     private func handle(_ presence: BusService.Presence) {
         switch presence {
         case .present:
-            given = []
-            closed = []
-            tokens = [:]
-            capabilities = nil
+            forgetServer()
             askForCapabilities()
         case .doubtful: break
         case .absent(let absence):
-            given = []
-            closed = []
-            capabilities = nil
+            forgetServer()
             context.reports.setAbsent(.notifications, absence)
         }
+    }
+
+    private func forgetServer() {
+        given = []
+        underWay = []
+        closed = []
+        withdrawn = []
+        tokens = [:]
+        capabilities = nil
+        shown = nil
     }
 
     private func askForCapabilities() {
@@ -131,40 +145,65 @@ final class NotificationSource: Source {
 
     private func work() {
         guard let capabilities else { return }
-        for post in demand.posts where given.insert(post.key).inserted { show(post, capabilities) }
-        for id in demand.closes where closed.insert(id).inserted { close(id) }
+        // The numbers of another server are of no use: the supervisor demands them anew once it knows this one.
+        let isKnown = demand.notificationServer == server
+        for post in demand.posts where !given.contains(post.key) && (isKnown || post.replaces == 0) {
+            // The number of the one before it is needed to replace that.
+            guard underWay.count < Self.mostUnderWay, !underWay.contains(post.number) else { continue }
+            given.insert(post.key)
+            give(post, capabilities)
+        }
+        for id in demand.closes where isKnown && closed.insert(id).inserted {
+            close(id) { [unowned self] in report(id, isAnswer: true) { $0.closed = .init() } }
+        }
+        for number in demand.withdrawals
+        where !underWay.contains(number) && withdrawn.insert(number).inserted { withdraw(number) }
+    }
+
+    private func give(_ post: WireMonitorDemand.Post, _ capabilities: Capabilities) {
+        var post = post
+        if post.replaces != 0, let end = shown?.end(of: post.replaces) {
+            report(post.replaces, end)
+            if post.isRenewal { return }
+            post.replaces = 0
+        }
+        if let id = shown?.id(of: post.key) {
+            // It was shown already, for a supervisor that has not recorded that.
+            if let end = shown?.end(of: id) {
+                reportShown(post, id)
+                return report(id, end)
+            }
+            post.replaces = id
+            post.isRenewal = true
+        } else if post.replaces == 0 {
+            post.replaces = shown?.latest(of: post.number) ?? 0
+        }
+        show(post, capabilities)
     }
 
     private func show(_ post: WireMonitorDemand.Post, _ capabilities: Capabilities) {
-        let server = server
-        var post = post
-        if post.replaces == 0 { post.replaces = shown?.id(of: post.key) ?? 0 }
-        let asked = post
+        underWay.insert(post.number)
         service?.call(
             Self.path, Self.name, "Notify", isPatient: true,
-            { (writer) throws(BusError) in try writer.notification(asked, capabilities) },
+            { (writer) throws(BusError) in try writer.notification(post, capabilities) },
             reply: { [unowned self] reply in
+                underWay.remove(post.number)
                 do throws(BusError) {
                     let id = try reply.get().number()
                     guard id != 0 else { throw BusError.unexpected }
-                    shown?.note(asked.key, id)
-                    report(id) {
-                        $0.shown = .with {
-                            $0.number = asked.number
-                            $0.revision = asked.revision
-                            $0.server = server
-                        }
-                    }
+                    shown?.note(post.key, id)
+                    reportShown(post, id)
                 } catch {
                     let reason = String("\(error)".prefix(Self.longestText))
-                    report(0) {
+                    report(0, isAnswer: true) {
                         $0.refused = .with {
-                            $0.number = asked.number
-                            $0.revision = asked.revision
+                            $0.number = post.number
+                            $0.revision = post.revision
                             $0.reason = reason
                         }
                     }
                 }
+                work()
             })
         if post.hasBadge, !post.isRenewal { showBadge(post) }
     }
@@ -185,21 +224,50 @@ final class NotificationSource: Source {
         unsafe BusSlot.emit(handle, signal)
     }
 
-    private func close(_ id: UInt32) {
+    private func close(_ id: UInt32, _ isClosed: @escaping () -> Void) {
         service?.call(
             Self.path, Self.name, "CloseNotification",
             { (writer) throws(BusError) in try writer.number(id) },
             // One that it does not know is closed as well.
-            reply: { [unowned self] _ in report(id) { $0.closed = .init() } })
+            reply: { _ in isClosed() })
+    }
+
+    private func withdraw(_ number: UInt64) {
+        let isClosed = { [unowned self] in
+            report(0, isAnswer: true) { $0.closed = .with { $0.withdrawn = number } }
+        }
+        if let id = shown?.latest(of: number) { close(id, isClosed) } else { isClosed() }
+    }
+
+    // MARK: Reports
+
+    private func reportShown(_ post: WireMonitorDemand.Post, _ id: UInt32) {
+        report(id, isAnswer: true) {
+            $0.shown = .with {
+                $0.number = post.number
+                $0.revision = post.revision
+                $0.server = server
+            }
+        }
+    }
+
+    /// The supervisor has perhaps not heard of it.
+    private func report(_ id: UInt32, _ end: ShownNotifications.End) {
+        report(id, isAnswer: true) {
+            switch end {
+            case .closed: $0.closed = .init()
+            case .activated(let action): $0.activated = .with { $0.action = action }
+            }
+        }
     }
 
     private func report(
-        _ id: UInt32, _ change: (inout WireMonitorReport.NotificationEvent) -> Void
+        _ id: UInt32, isAnswer: Bool = false, _ change: (inout WireMonitorReport.NotificationEvent) -> Void
     ) {
         var event = WireMonitorReport.NotificationEvent()
         event.id = id
         change(&event)
-        context.reports.report(notification: event)
+        context.reports.report(notification: event, isAnswer: isAnswer)
     }
 }
 

@@ -28,6 +28,7 @@ extension Supervision {
     ) {
         switch reason {
         case .quitByUser:
+            dropActivations(of: client)
             if staysForLocation(client) || staysForNotifications(client) {
                 leaveForLocation(client, into: &actions)
             } else if !mutated(.relaunchesQuit) || !hasSurvivors(client) {

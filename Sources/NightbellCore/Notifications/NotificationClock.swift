@@ -25,6 +25,12 @@ package struct NotificationClock: Sendable, Hashable {
         self.change = change
     }
 
+    /// The same clock without a change that has passed.
+    package func settled(at elapsed: Instant) -> NotificationClock {
+        guard let change, time(at: elapsed) >= change.at else { return self }
+        return NotificationClock(utc: utc, zone: change.zone)
+    }
+
     package func time(at elapsed: Instant) -> Int64 { (elapsed + utc).nanoseconds }
 
     package func elapsed(at time: Int64) -> Instant { Instant(nanoseconds: time) - utc }

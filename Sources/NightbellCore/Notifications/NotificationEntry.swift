@@ -29,10 +29,12 @@ package struct NotificationEntry: Sendable, Equatable {
     package struct Presentation: Sendable, Equatable {
         /// As it was then.
         package var content: NotificationContent
-        /// Counts those of this entry: a report is about one of them.
+        /// Another one each time that it is to be shown: a report is about one of them.
         package var revision: UInt64
         /// It is still to be shown.
         package var isWaiting = true
+        /// A server was perhaps given it, and has not said so yet. After a recovery that is not known.
+        var isGiven = true
         /// Where it, or the one before it, is shown.
         package var display: Display?
         /// It is to be shown once more in its own place, without a sound: another connection listens now.
@@ -60,6 +62,17 @@ package struct NotificationEntry: Sendable, Equatable {
     package init(number: UInt64, _ notification: LocalNotification) {
         self.number = number
         self.notification = notification
+    }
+
+    /// As the next supervisor knows it: servers and monitors report anew.
+    var recorded: NotificationEntry {
+        var entry = self
+        guard let presentation else { return entry }
+        var known = Presentation(presentation.content, revision: presentation.revision)
+        known.isWaiting = presentation.isWaiting
+        known.display = presentation.display.map { Display(id: $0.id, server: $0.server) }
+        entry.presentation = known
+        return entry
     }
 
     /// It counts against the limit: its time is to come, or it is still to be shown.

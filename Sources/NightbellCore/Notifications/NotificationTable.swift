@@ -8,6 +8,11 @@ package struct NotificationTable: Sendable, Equatable {
         var events: [NotificationEvent] = []
     }
 
+    struct Closing: Sendable, Equatable {
+        var close: NotificationClose
+        var place: UInt32
+    }
+
     var entries = SlotMap<NotificationEntry>()
     /// The place of each entry, by slot.
     private var placeOfSlot = SideTable<UInt32>()
@@ -24,8 +29,8 @@ package struct NotificationTable: Sendable, Equatable {
     private(set) var listeners: [UserID: String] = [:]
     /// The entries of each user that are to be shown, or are shown, by slot. Sorted when they are read.
     private var presented: [UserID: Set<UInt32>] = [:]
-    /// The numbers of the servers' notifications that are to be closed.
-    private var closing: [UserID: [UInt32]] = [:]
+    /// Those that are to be closed, with the place of each identifier.
+    private var closing: [UserID: [Closing]] = [:]
     /// How many entries each user has.
     private var counts: [UserID: Int] = [:]
     /// The places with events to be told at the end of the turn.
@@ -80,7 +85,6 @@ package struct NotificationTable: Sendable, Equatable {
     mutating func remove(_ id: SlotID, of user: UserID) {
         guard entries.contains(id) else { return }
         let place = placeOfSlot[id.slot]
-        close(entries[id].presentation?.display, of: user)
         deadlines.set(id.slot, to: nil)
         if presented[user]?.remove(id.slot) != nil { revision += 1 }
         if presented[user]?.isEmpty == true { presented[user] = nil }
@@ -94,9 +98,8 @@ package struct NotificationTable: Sendable, Equatable {
 
     /// Sets the timer of an entry, and whether it is asked of a monitor, after it was changed.
     mutating func settle(_ id: SlotID, of user: UserID) {
-        let entry = entries[id]
-        deadlines.set(id.slot, to: earlier(entry.due(clock), entry.presentation?.notBefore))
-        let isPresented = entry.presentation != nil
+        setDeadline(id)
+        let isPresented = entries[id].presentation != nil
         let wasPresented = presented[user]?.contains(id.slot) ?? false
         guard isPresented || wasPresented else { return }
         revision += 1
@@ -139,18 +142,29 @@ package struct NotificationTable: Sendable, Equatable {
         for id in Array(entries.ids) {
             let target = entries[id].target
             entries[id].follow(clock, at: elapsed)
-            let entry = entries[id]
-            if entry.target != target { changed.append(id) }
-            deadlines.set(id.slot, to: earlier(entry.due(clock), entry.presentation?.notBefore))
+            if entries[id].target != target { changed.append(id) }
+            setDeadline(id)
         }
         return changed
+    }
+
+    /// Forgets a change of the time zone that has passed. All aim at the same times as before.
+    mutating func passZoneChange(at elapsed: Instant) {
+        guard let clock, clock.change != nil else { return }
+        let settled = clock.settled(at: elapsed)
+        guard settled != clock else { return }
+        self.clock = settled
+        for id in Array(entries.ids) { setDeadline(id) }
+    }
+
+    private mutating func setDeadline(_ id: SlotID) {
+        deadlines.set(id.slot, to: earlier(entries[id].due(clock), entries[id].presentation?.notBefore))
     }
 
     mutating func set(_ server: String?, listener: String, of user: UserID) {
         listeners[user] = server == nil ? nil : listener
         guard servers[user] != server else { return }
         servers[user] = server
-        closing[user] = nil
         revision += 1
     }
 
@@ -166,25 +180,41 @@ package struct NotificationTable: Sendable, Equatable {
     package static let postsAtOnce = 8
     private static let closesAtOnce = 256
 
-    mutating func close(_ display: NotificationEntry.Display?, of user: UserID) {
-        guard let display, display.server == servers[user] else { return }
-        closing[user, default: []].append(display.id)
-        if closing[user, default: []].count > Self.closesAtOnce { closing[user]?.removeFirst() }
-        revision += 1
+    func isClosing(_ notification: UInt64, _ display: NotificationEntry.Display?, of user: UserID) -> Bool {
+        closing[user]?.contains { known in
+            known.close.notification == notification && known.close.display?.id == display?.id
+                && known.close.display?.server == display?.server
+        } ?? false
     }
 
-    /// It is closed.
-    mutating func noteClosed(_ id: UInt32, of user: UserID) {
-        guard closing[user]?.contains(id) == true else { return }
-        closing[user]?.removeAll { $0 == id }
-        if closing[user]?.isEmpty == true { closing[user] = nil }
+    /// - Returns: the oldest, if there are too many: that one is left on the screen.
+    mutating func add(_ close: NotificationClose, at place: UInt32, of user: UserID) -> Closing? {
+        closing[user, default: []].append(Closing(close: close, place: place))
         revision += 1
+        return closing[user, default: []].count > Self.closesAtOnce ? closing[user]?.removeFirst() : nil
     }
 
-    /// Users with a session that has to be observed, sorted.
-    package var users: [UserID] { Set(presented.keys).union(closing.keys).sorted() }
+    mutating func restore(_ close: NotificationClose, at place: UInt32, of user: UserID) {
+        lastNumber = max(lastNumber, close.number)
+        closing[user, default: []].append(Closing(close: close, place: place))
+    }
 
-    func needsServer(of user: UserID) -> Bool { presented[user] != nil }
+    mutating func removeCloses(of user: UserID, where isOver: (NotificationClose) -> Bool) -> [Closing] {
+        guard let all = closing[user] else { return [] }
+        let ended = all.filter { isOver($0.close) }
+        guard !ended.isEmpty else { return [] }
+        let left = all.filter { !isOver($0.close) }
+        closing[user] = left.isEmpty ? nil : left
+        revision += 1
+        return ended
+    }
 
-    func closes(of user: UserID) -> [UInt32] { closing[user] ?? [] }
+    /// Users with a session that has to be observed.
+    var users: Set<UserID> {
+        presented.isEmpty && closing.isEmpty ? [] : Set(presented.keys).union(closing.keys)
+    }
+
+    func needsServer(of user: UserID) -> Bool { presented[user] != nil || closing[user] != nil }
+
+    func closes(of user: UserID) -> [NotificationClose] { (closing[user] ?? []).map(\.close) }
 }

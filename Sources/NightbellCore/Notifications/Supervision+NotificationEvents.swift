@@ -145,7 +145,10 @@ extension Supervision {
     }
 
     mutating func dropEvents(of client: ClientID, where isDropped: (NotificationEvent) -> Bool) {
-        let place = clients[client.id].owner
+        dropEvents(at: clients[client.id].owner, where: isDropped)
+    }
+
+    mutating func dropEvents(at place: UInt32, where isDropped: (NotificationEvent) -> Bool) {
         guard !notifications.isEmpty, let events = notifications.place(place)?.events else { return }
         for event in events where isDropped(event) {
             notifications.change(place) { $0.events.removeAll { $0.number == event.number } }
@@ -180,7 +183,7 @@ extension Supervision {
             id = notifications.insert(
                 NotificationEntry(number: notifications.nextNumber(), notification), at: place, of: user)
         }
-        show(id, event.content)
+        show(id, event.content, of: user)
         notifications.settle(id, of: user)
         recordNotification(notifications.entries[id].number, place)
     }
@@ -222,6 +225,9 @@ extension Supervision {
             switch record.item {
             case .entry(let entry): _ = notifications.insert(entry, at: place, of: user)
             case .event(let event): notifications.restore(event, at: place)
+            case .close(let close):
+                guard !mutated(.restoresWithoutCloses) else { continue }
+                notifications.restore(close, at: place, of: user)
             }
         }
     }

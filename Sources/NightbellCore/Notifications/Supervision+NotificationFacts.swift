@@ -4,12 +4,17 @@ extension Supervision {
         _ clock: NotificationClock, at now: Instant, into actions: inout ActionBuffer
     ) {
         guard !mutated(.ignoresClockChanges) || notifications.clock == nil else { return }
+        var clock = clock
+        if mutated(.ignoresZoneChanges) { clock.change = nil }
         // One that comes sooner than before still does if the supervisor dies.
         for id in notifications.set(clock, at: elapsed(at: now)) {
             recordNotification(notifications.entries[id].number, notifications.place(of: id))
         }
         if !isStopping { reachNotifications(at: now, into: &actions) }
     }
+
+    /// A time of the day may come a second time with another time zone: the next one is meant then.
+    mutating func passZoneChange(at now: Instant) { notifications.passZoneChange(at: elapsed(at: now)) }
 
     mutating func learnNotifications(
         _ fact: NotificationFact, of user: UserID, at now: Instant, into actions: inout ActionBuffer
@@ -19,8 +24,10 @@ extension Supervision {
         case .shown(let number, let revision, let display):
             learnShown(number, revision, display, of: user, into: &actions)
         case .refused(let number, let revision): learnRefusal(number, revision, of: user, at: now)
+        case .withdrawn(let number):
+            endCloses(of: user) { $0.notification == number && $0.display == nil }
         case .closed(let id):
-            notifications.noteClosed(id, of: user)
+            endCloses(of: user) { $0.display?.id == id }
             guard let entry = shownEntry(id, of: user) else { return }
             endDisplay(entry, of: user, at: now, into: &actions)
         case .activated(let id, let action, let token):
@@ -32,7 +39,8 @@ extension Supervision {
             add(.activated(action: action, token: token), identifier, content, at: place, at: now)
             trace(.activated(action: action), identifier, at: place, into: &actions)
             // Some servers leave that to the client.
-            notifications.close(notifications.entries[entry].presentation?.display, of: user)
+            let display = notifications.entries[entry].presentation?.display
+            if let display { close(notifications.entries[entry].number, display, at: place, of: user) }
             endDisplay(entry, of: user, at: now, into: &actions)
         }
     }
@@ -41,10 +49,15 @@ extension Supervision {
     /// Another connection to the same one has them shown anew, in their places.
     private mutating func learnServer(_ server: String?, _ listener: String, of user: UserID) {
         notifications.set(server, listener: listener, of: user)
-        guard let server else { return }
+        guard let server else {
+            // Nothing has been heard of these, and there is no server to ask.
+            return endCloses(of: user) { $0.display == nil }
+        }
+        endCloses(of: user) { close in close.display.map { $0.server != server } ?? false }
         for id in notifications.presented(of: user) {
             notifications.entries[id].presentation?.notBefore = nil
             notifications.entries[id].presentation?.refusals = 0
+            notifications.entries[id].presentation?.isGiven = true
             if let display = notifications.entries[id].presentation?.display, display.server != server {
                 forgetDisplay(id, of: user)
             } else {
@@ -60,25 +73,28 @@ extension Supervision {
     private mutating func renew(_ id: SlotID) {
         guard notifications.entries[id].presentation?.isWaiting == false else { return }
         notifications.entries[id].presentation?.needsRenewal = true
-        notifications.entries[id].presentation?.revision += 1
+        let revision = notifications.nextNumber()
+        notifications.entries[id].presentation?.revision = revision
     }
 
     private mutating func learnShown(
         _ number: UInt64, _ revision: UInt64, _ display: NotificationEntry.Display, of user: UserID,
         into actions: inout ActionBuffer
     ) {
-        guard let id = notifications.id(of: number),
-            owners[place: notifications.place(of: id)]?.user == user,
-            notifications.entries[id].presentation != nil
-        else {
+        guard let id = notifications.id(of: number) else {
             // It was cancelled meanwhile.
-            return notifications.close(display, of: user)
+            return close(number, display, at: .max, of: user)
+        }
+        guard owners[place: notifications.place(of: id)]?.user == user else { return }
+        guard notifications.entries[id].presentation != nil else {
+            // Its client was told of a later one.
+            return close(number, display, at: notifications.place(of: id), of: user)
         }
         if let former = notifications.entries[id].presentation?.display, former.id != display.id,
             former.server == display.server
         {
             // It was replaced before the server had said which one it is.
-            notifications.close(former, of: user)
+            close(number, former, at: notifications.place(of: id), of: user)
         }
         var display = display
         display.listener = notifications.listeners[user] ?? ""
@@ -148,14 +164,11 @@ extension Supervision {
 
     /// The users with a session that has to be observed, sorted.
     package var sessionUsers: [UserID] {
-        guard !notifications.isEmpty else { return mediaUsers.sorted() }
-        return Set(mediaUsers).union(notifications.users).sorted()
+        let users = notifications.users
+        return users.isEmpty ? mediaUsers.sorted() : users.union(mediaUsers).sorted()
     }
 
-    package func needsNotifications(of user: UserID) -> Bool {
-        !notifications.isEmpty && notifications.needsServer(of: user)
-            || !notifications.closes(of: user).isEmpty
-    }
+    package func needsNotifications(of user: UserID) -> Bool { notifications.needsServer(of: user) }
 
     /// The notifications to be shown and closed in a user's session.
     package func notificationDemand(of user: UserID) -> NotificationDemand {
@@ -174,7 +187,14 @@ extension Supervision {
                     content: presentation.content))
             if demand.posts.count == NotificationTable.postsAtOnce { break }
         }
-        demand.closes = notifications.closes(of: user)
+        demand.server = notifications.servers[user]
+        for close in notifications.closes(of: user) {
+            if close.display == nil {
+                demand.withdrawals.append(close.notification)
+            } else if let id = close.display?.id, close.display?.server == demand.server {
+                demand.closes.append(id)
+            }
+        }
         return demand
     }
 }
@@ -187,12 +207,19 @@ package enum NotificationFact: Sendable, Hashable {
     case shown(number: UInt64, revision: UInt64, NotificationEntry.Display)
     case refused(number: UInt64, revision: UInt64)
     case closed(UInt32)
+    /// A notification that was to be closed wherever it is shown is not shown, or not any more.
+    case withdrawn(UInt64)
     case activated(UInt32, action: String, token: String)
 }
 
 package struct NotificationDemand: Sendable, Equatable {
     package var posts: [NotificationPost] = []
+    /// By the server's numbers.
     package var closes: [UInt32] = []
+    /// The numbers of notifications that are to be closed wherever they are shown.
+    package var withdrawals: [UInt64] = []
+    /// The server with these numbers; nil: none is known.
+    package var server: String?
 
     package init() {}
 }

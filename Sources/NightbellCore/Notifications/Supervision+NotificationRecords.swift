@@ -5,6 +5,7 @@ extension RecoverySnapshot {
         package enum Item: Sendable, Equatable {
             case entry(NotificationEntry)
             case event(NotificationEvent)
+            case close(NotificationClose)
         }
 
         package var ownership: UInt64
@@ -19,6 +20,7 @@ extension RecoverySnapshot {
             switch item {
             case .entry(let entry): entry.number
             case .event(let event): event.number
+            case .close(let close): close.number
             }
         }
     }
@@ -45,14 +47,18 @@ extension Supervision {
         guard let owner = owners[place: change.place] else { return nil }
         if let id = notifications.id(of: change.number), notifications.place(of: id) == change.place {
             return RecoverySnapshot.Notification(
-                ownership: owner.number, .entry(notifications.entries[id]))
+                ownership: owner.number, .entry(notifications.entries[id].recorded))
         }
-        return notifications.place(change.place)?.events.first { $0.number == change.number }.map {
-            RecoverySnapshot.Notification(ownership: owner.number, .event($0.recorded))
+        if let event = notifications.place(change.place)?.events.first(where: { $0.number == change.number })
+        {
+            return RecoverySnapshot.Notification(ownership: owner.number, .event(event.recorded))
+        }
+        return notifications.closes(of: owner.user).first { $0.number == change.number }.map {
+            RecoverySnapshot.Notification(ownership: owner.number, .close($0))
         }
     }
 
-    /// The records of all notifications, for a file.
+    /// The records of all notifications, for a file. After a start of the machine none is left to be closed.
     package var notificationSnapshots: [(owner: (ClientIdentifier, UserID), RecoverySnapshot.Notification)] {
         notifications.places.slots.sorted().flatMap { place in
             guard let owner = owners[place: place], let all = notifications.place(place) else {
@@ -60,7 +66,7 @@ extension Supervision {
             }
             let name = (owners.identifier(at: place), owner.user)
             return all.entries.map {
-                (name, .init(ownership: owner.number, .entry(notifications.entries[$0])))
+                (name, .init(ownership: owner.number, .entry(notifications.entries[$0].recorded)))
             } + all.events.map { (name, .init(ownership: owner.number, .event($0.recorded))) }
         }
     }
@@ -79,6 +85,7 @@ extension Supervision {
         case .event(let event):
             notifications.restore(event, at: place)
             recordNotification(event.number, place)
+        case .close: break  // the file has none
         }
     }
 

@@ -11,15 +11,15 @@ extension Supervision {
         _ notification: LocalNotification, _ client: ClientID, _ key: RequestKey, at now: Instant,
         into actions: inout ActionBuffer
     ) -> Answer {
+        passZoneChange(at: now)
         let place = clients[client.id].owner
         let user = clients[client.id].user
         let known = notifications.entry(notification.identifier, at: place)
-        if let known, wasTakenIn(key, of: client), notifications.entries[known].notification == notification {
-            return .scheduled(dropped: nil)
-        }
         guard known != nil || notifications.count(of: user) < settings.quotas.notificationsPerUser else {
             return .refused(.tooManyNotifications)
         }
+        // It may have come since, and be over.
+        if wasTakenIn(key, of: client) { return .scheduled(dropped: nil) }
         let id: SlotID
         if let known {
             id = known
@@ -106,6 +106,10 @@ extension Supervision {
 
     mutating func remove(_ id: SlotID, at place: UInt32, of user: UserID) {
         let number = notifications.entries[id].number
+        if let presentation = notifications.entries[id].presentation {
+            if let display = presentation.display { close(number, display, at: place, of: user) }
+            if presentation.isWaiting, presentation.isGiven { close(number, nil, at: place, of: user) }
+        }
         notifications.remove(id, of: user)
         recordNotification(number, place)
     }
@@ -122,6 +126,7 @@ extension Supervision {
 
     /// Delivers those that are due.
     mutating func reachNotifications(at now: Instant, into actions: inout ActionBuffer) {
+        passZoneChange(at: now)
         let elapsed = elapsed(at: now)
         while let id = notifications.popDue(at: elapsed) {
             let place = notifications.place(of: id)
@@ -148,6 +153,10 @@ extension Supervision {
     ) {
         let place = notifications.place(of: id)
         let notification = notifications.entries[id].notification
+        // It takes the place of a delivery that is not finished, and that would be shown otherwise.
+        if !mutated(.showsReplacedDeliveries) {
+            dropEvents(at: place) { !$0.kind.isActivation && $0.identifier == notification.identifier }
+        }
         if isInForeground(place), !mutated(.showsInForeground) {
             add(.delivered, notification.identifier, notification.content, at: place, at: now)
             trace(.delivered, notification.identifier, at: place, into: &actions)
@@ -160,17 +169,18 @@ extension Supervision {
                 return remove(id, at: place, of: user)
             }
         } else if !mutated(.losesNotificationsWithoutServer) || notifications.servers[user] != nil {
-            show(id, notification.content)
+            show(id, notification.content, of: user)
             trace(.due, notification.identifier, at: place, into: &actions)
         }
         notifications.settle(id, of: user)
     }
 
     /// It is to be shown, in the place of the one before it.
-    mutating func show(_ id: SlotID, _ content: NotificationContent) {
+    mutating func show(_ id: SlotID, _ content: NotificationContent, of user: UserID) {
         let former = notifications.entries[id].presentation
-        var presentation = NotificationEntry.Presentation(content, revision: (former?.revision ?? 0) + 1)
+        var presentation = NotificationEntry.Presentation(content, revision: notifications.nextNumber())
         presentation.display = former?.display
+        presentation.isGiven = former?.isGiven == true || notifications.servers[user] != nil
         notifications.entries[id].presentation = presentation
     }
 

@@ -140,6 +140,8 @@ package struct RecoverySnapshot: Sendable {
     package var owners: [Owner] = []
     package var fetches: [Fetch] = []
     package var notifications: [Notification] = []
+    /// No supervisor of this machine has given a notification a greater number.
+    package var lastNotification: UInt64 = 0
     /// How long the machine has slept by now, since it was started.
     package var machineSlept = Duration.zero
     /// `Supervision.statisticsOfGone`.

@@ -40,6 +40,7 @@ extension Supervision {
             after: forgetsNames ? 0 : snapshot.socketGeneration)
         addSockets(snapshot.sockets)
         let fetches = restoreFetches(snapshot.fetches)
+        numberNotifications(from: snapshot.lastNotification)
         restoreNotifications(snapshot.notifications)
         var waiting: [ClientID: [RecoverySnapshot.Socket]] = [:]
         for socket in snapshot.sockets where !socket.conditions.isEmpty {

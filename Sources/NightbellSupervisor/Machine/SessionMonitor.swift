@@ -99,6 +99,8 @@ extension Supervisor {
             let wanted = ask { $0.notificationDemand(of: user) }
             demand.posts = wanted.posts.map { WireMonitorDemand.Post($0) }
             demand.closes = wanted.closes
+            demand.withdrawals = wanted.withdrawals
+            demand.notificationServer = wanted.server ?? ""
         }
         demand.number = 1
         return demand.sources.isEmpty ? nil : demand

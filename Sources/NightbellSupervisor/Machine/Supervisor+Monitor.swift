@@ -461,6 +461,7 @@ extension Fact {
             case .shown(let number, _, _): "notification \(number) of uid \(user) shown"
             case .refused(let number, _): "notification \(number) of uid \(user) refused"
             case .closed(let id): "notification \(id) of uid \(user) closed"
+            case .withdrawn(let number): "notification \(number) of uid \(user) withdrawn"
             case .activated(let id, _, _): "notification \(id) of uid \(user) activated"
             }
         }

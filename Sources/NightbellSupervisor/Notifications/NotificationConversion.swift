@@ -267,7 +267,8 @@ extension NotificationFact {
                 activated.token.utf8.count <= NotificationEvent.longestToken
             else { return nil }
             self = .activated(event.id, action: activated.action, token: activated.token)
-        case .closed?: self = .closed(event.id)
+        case .closed(let closed)?:
+            self = closed.withdrawn == 0 ? .closed(event.id) : .withdrawn(closed.withdrawn)
         case nil: return nil
         }
     }

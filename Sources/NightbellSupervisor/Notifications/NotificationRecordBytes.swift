@@ -3,7 +3,7 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// A notification, or an event of one, as a record of the keeper and as an entry of the file.
+/// A notification, an event of one, or one that is to be closed, as a record of the keeper and as an entry of the file.
 enum NotificationRecordBytes {
     static func bytes(of notification: RecoverySnapshot.Notification) -> [UInt8] {
         var stored = StoredNotification(notification.item, shift: .zero)
@@ -33,6 +33,11 @@ extension StoredNotification {
                 $0.event = event.wire.record.asField
                 if case .told(let wakeID) = event.telling { $0.toldIn = wakeID }
             }
+        case .close(let close):
+            self.close = .with {
+                $0.notification = close.notification
+                if let display = close.display { $0.display = Display(display) }
+            }
         }
     }
 
@@ -47,8 +52,27 @@ extension StoredNotification {
             else { return nil }
             if stored.hasToldIn { event.telling = .told(stored.toldIn) }
             return .event(event)
+        case .close(let stored)?:
+            return .close(
+                NotificationClose(
+                    number: number, notification: stored.notification,
+                    display: stored.hasDisplay ? .init(stored.display) : nil))
         case nil: return nil
         }
+    }
+}
+
+extension StoredNotification.Display {
+    fileprivate init(_ display: NotificationEntry.Display) {
+        self.init()
+        id = display.id
+        server = display.server
+    }
+}
+
+extension NotificationEntry.Display {
+    fileprivate init(_ stored: StoredNotification.Display) {
+        self.init(id: stored.id, server: stored.server)
     }
 }
 
@@ -68,12 +92,7 @@ extension StoredNotification.Entry {
             $0.content = presentation.content.wire.record.asField
             $0.revision = presentation.revision
             $0.isWaiting = presentation.isWaiting
-            if let display = presentation.display {
-                $0.display = .with {
-                    $0.id = display.id
-                    $0.server = display.server
-                }
-            }
+            if let display = presentation.display { $0.display = StoredNotification.Display(display) }
         }
     }
 }
@@ -97,10 +116,7 @@ extension NotificationEntry {
         else { return nil }
         var presentation = Presentation(content, revision: stored.presentation.revision)
         presentation.isWaiting = stored.presentation.isWaiting
-        if stored.presentation.hasDisplay {
-            let display = stored.presentation.display
-            presentation.display = Display(id: display.id, server: display.server)
-        }
+        if stored.presentation.hasDisplay { presentation.display = Display(stored.presentation.display) }
         self.presentation = presentation
     }
 }

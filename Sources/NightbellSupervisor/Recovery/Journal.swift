@@ -141,6 +141,7 @@ final class Journal {
         snapshot.owners = records.owners
         snapshot.fetches = records.fetches
         snapshot.notifications = records.notifications
+        snapshot.lastNotification = WallClock.now() / 1_000
         for index in snapshot.gone.indices {
             snapshot.gone[index] = sharedState.general(General.gone + index)
         }

@@ -6,6 +6,7 @@ extension NotificationLife {
 
     /// Moves on: the times of some have come.
     mutating func comeDue() {
+        clock = clock.settled(at: world.now)
         for index in requests.indices {
             guard isDue(index) else { continue }
             requests[index].times += 1
@@ -64,8 +65,13 @@ extension NotificationLife {
 
     /// The time of one has come: it has to be told or shown, in the place of the one before it.
     private mutating func come(_ request: Int) {
-        let index = requests[request].client
-        desks[index].owed[requests[request].identifier] = request
+        let (index, identifier) = (requests[request].client, requests[request].identifier)
+        desks[index].owed[identifier] = request
+        // It takes the place of those that came before.
+        desks[index].unfinished.removeAll { !$0.kind.isActivation && $0.identifier == identifier }
+        for place in late.indices where isAbout(late[place], index, identifier) {
+            late[place].isReplaced = true
+        }
         if world.clients[index].isAlive, world.clients[index].isForeground {
             desks[index].comeInForeground.insert(request)
         }
@@ -104,19 +110,34 @@ extension NotificationLife {
         if notification.trigger == .now { comeDue() }
     }
 
-    private mutating func forget(_ identifier: String, _ index: Int) {
+    func isAbout(_ report: LateReport, _ index: Int, _ identifier: String) -> Bool {
+        requests[report.request].client == index && requests[report.request].identifier == identifier
+    }
+
+    /// - Parameter isDropped: it was one too many: a delivery that is not finished is none of those.
+    private mutating func forget(_ identifier: String, _ index: Int, isDropped: Bool = false) {
         let user = world.clients[index].registration.user
+        let delivered = desks[index].unfinished.filter {
+            !$0.kind.isActivation && $0.identifier == identifier
+        }
+        let kept = isDropped ? delivered.compactMap { Int($0.content.title) } : []
         for request in requests.indices
         where requests[request].client == index && requests[request].identifier == identifier {
-            requests[request].isCancelled = true
             requests[request].due = nil
             requests[request].local = nil
+            if !kept.contains(request) { requests[request].isCancelled = true }
         }
         desks[index].scheduled[identifier] = nil
         desks[index].owed[identifier] = nil
-        // Until it is closed a person may still click on it; the click comes to nothing.
+        if !isDropped {
+            desks[index].unfinished.removeAll { !$0.kind.isActivation && $0.identifier == identifier }
+        }
+        // One that was forgotten is not closed. A person may still click on it; the click comes to nothing.
         let shown = servers[user]?.shown ?? [:]
-        for (id, request) in shown where requests[request].isCancelled { servers[user]?.shown[id] = nil }
+        for (id, request) in shown where requests[request].isCancelled {
+            let isLate = late.contains { $0.user == user && $0.id == id }
+            if !isLate, !desks[index].remembered.contains(id) { servers[user]?.shown[id] = nil }
+        }
     }
 
     /// Of too many the soonest are kept. Those that are to be shown count, also if a process has failed with
@@ -124,6 +145,9 @@ extension NotificationLife {
     private mutating func checkDropped(_ dropped: String?, _ index: Int) {
         func due(_ identifier: String) -> Instant? {
             if let owed = desks[index].owed[identifier], !desks[index].comeInForeground.contains(owed) {
+                return .distantPast
+            }
+            if late.contains(where: { isAbout($0, index, identifier) && !$0.isReplaced }) {
                 return .distantPast
             }
             return desks[index].scheduled[identifier].flatMap { request in
@@ -143,7 +167,7 @@ extension NotificationLife {
         let latest = identifiers.compactMap(due).max()
         world.require(
             due(dropped) == latest, "\(dropped) of \(world.name(index)) is dropped, and is not the latest")
-        forget(dropped, index)
+        forget(dropped, index, isDropped: true)
     }
 
     // MARK: What clients are told
@@ -158,10 +182,29 @@ extension NotificationLife {
             wake.reasons.contains(.notification) == !notified.isEmpty || wake.isRepeated,
             "\(world.name(index)) is woken for notifications, and told of \(notified.count)")
         for event in notified { take(event, index) }
+        desks[index].unfinished += notified
         // Some processes end before they have finished.
         guard !notified.isEmpty, world.random.once(in: 8) else { return true }
-        for event in notified { allowAgain(event, index) }
+        allowUnfinishedAgain(index)
         return false
+    }
+
+    /// Some take a while.
+    package mutating func delays(_ wake: Wake, _ index: Int) -> Bool {
+        guard !wake.notified.isEmpty, world.random.once(in: 3) else {
+            desks[index].unfinished = []
+            desks[index].open = nil
+            return false
+        }
+        desks[index].open = (wake.wakeID, world.now + world.random.duration(upTo: .seconds(900)))
+        return true
+    }
+
+    /// The process fails: what it has not finished is told or shown once more.
+    mutating func allowUnfinishedAgain(_ index: Int) {
+        for event in desks[index].unfinished { allowAgain(event, index) }
+        desks[index].unfinished = []
+        desks[index].open = nil
     }
 
     private mutating func take(_ event: NotificationEvent, _ index: Int) {
@@ -194,7 +237,7 @@ extension NotificationLife {
         }
     }
 
-    private mutating func deliver(_ request: Int, _ how: String) {
+    mutating func deliver(_ request: Int, _ how: String) {
         let words = "\(requests[request].identifier) of \(world.name(requests[request].client)) (\(request))"
         world.require(!requests[request].isCancelled, "\(words) is \(how), and was cancelled")
         requests[request].deliveries += 1
@@ -209,78 +252,18 @@ extension NotificationLife {
         }
     }
 
-    // MARK: Servers
-
-    package mutating func follow() {
-        unreported = []
-        for user in Self.users { serve(user) }
-    }
-
-    /// The monitor of a user's session shows and closes what is demanded, and reports it.
-    private mutating func serve(_ user: UserID) {
-        guard let server = servers[user], violation == nil else { return }
-        let demand = world.core.notificationDemand(of: user)
-        for id in demand.closes {
-            servers[user]?.shown[id] = nil
-            world.events.append(.fact(.notifications(of: user, .closed(id))))
-        }
-        for post in demand.posts {
-            guard let request = Int(post.content.title) else { continue }
-            let index = requests[request].client
-            let (number, revision) = (post.number, post.revision)
-            if post.isRenewal {
-                coverage.renewals += 1
-                world.require(
-                    post.replaces != 0, "\(requests[request].identifier) is renewed, and is not shown")
-                report(user, server, number, revision, as: post.replaces)
-                continue
-            }
-            world.require(
-                desks[index].owed[requests[request].identifier] == request
-                    || requests[request].repetitions > 0
-                    || requests[request].isCancelled,
-                "\(requests[request].identifier) of \(world.name(index)) is shown, and its time has not come")
-            if world.random.once(in: 12) {
-                world.events.append(
-                    .fact(.notifications(of: user, .refused(number: number, revision: revision))))
-                continue
-            }
-            coverage.shown += 1
-            deliver(request, "shown")
-            let last = servers[user]?.lastID ?? 0
-            let id = post.replaces != 0 ? post.replaces : last + 1
-            servers[user]?.lastID = max(last, id)
-            servers[user]?.shown[id] = request
-            servers[user]?.owners[id] = index
-            unreported.append((user, id))
-            // The supervisor dies before it hears of it.
-            if world.random.once(in: 15) { return die() }
-            report(user, server, number, revision, as: id)
-        }
-    }
-
-    private mutating func report(
-        _ user: UserID, _ server: Server, _ number: UInt64, _ revision: UInt64, as id: UInt32
-    ) {
-        let display = NotificationEntry.Display(id: id, server: server.name)
-        world.events.append(
-            .fact(.notifications(of: user, .shown(number: number, revision: revision, display))))
-    }
-
-    /// The supervisor does not hear that this is shown: it is shown again.
-    private mutating func loseReport(_ user: UserID, _ id: UInt32) {
-        guard let request = servers[user]?.shown.removeValue(forKey: id) else { return }
-        coverage.lostReports += 1
-        requests[request].repetitions += 1
-        let (index, identifier) = (requests[request].client, requests[request].identifier)
-        if desks[index].owed[identifier] == nil { desks[index].owed[identifier] = request }
-    }
-
     // MARK: The end of a step
 
-    /// Nothing is lost: once all has been done that follows from an event, what is owed waits for a server or
+    /// Nothing that was cancelled is left on the screen, and nothing is lost: once all has been done that follows from an event, what is owed waits for a server or
     /// a client only.
     mutating func checkOwed() {
+        for (user, server) in servers {
+            let left = server.shown.filter { id, request in
+                requests[request].isCancelled && !late.contains { $0.user == user && $0.id == id }
+            }
+            let word = left.values.min().map { requests[$0].identifier } ?? ""
+            world.require(left.isEmpty, "\(word) of uid \(user) was cancelled, and is still shown")
+        }
         for (index, client) in world.clients.enumerated() {
             let waiting = Set(
                 world.core.notificationViews(after: 0, of: client.registration.identifier) { _ in true }
@@ -299,8 +282,12 @@ extension NotificationLife {
         }
     }
 
+    package mutating func begin(_ index: Int) { desks[index].lastScheduled = nil }
+
     package mutating func end(_ index: Int) {
         desks[index].comeInForeground = []
+        desks[index].unfinished = []
+        desks[index].open = nil
         // Nothing launches it any more for what it was told, if it is done, or was quit.
         let client = world.clients[index]
         if client.id == nil || client.isQuit || client.hasGivenUp { desks[index].activations = [] }
@@ -308,8 +295,10 @@ extension NotificationLife {
 
     package mutating func loseSupervisor() {
         coverage.deaths += 1
-        for (user, id) in unreported { loseReport(user, id) }
-        unreported = []
+        coverage.lostReports += late.count
+        // Their showings are noted.
+        late = []
+        given = [:]
         listener += 1
     }
 }

@@ -34,6 +34,7 @@ package struct SmallWorld {
     var events: [Event] = []
     fileprivate var asked: [UInt64: (client: Int, message: ClientMessage)] = [:]
     private var requests: UInt64 = 0
+    private var supervisors: UInt64 = 0
 
     /// The rules of `invariant`, for clients that register as `clients`.
     init(
@@ -77,6 +78,9 @@ package struct SmallWorld {
 
     /// It runs, and can speak.
     func isRunning(_ index: Int) -> Bool { clients[index].isAlive && !clients[index].isAsleep }
+
+    /// The number of the last request of any client.
+    var lastRequest: UInt64 { requests }
 
     mutating func key(_ index: Int) -> RequestKey {
         requests += 1
@@ -125,6 +129,8 @@ package struct SmallWorld {
     fileprivate mutating func replaceSupervisor() {
         _ = log.die()
         var snapshot = log.snapshot
+        supervisors += 1
+        snapshot.lastNotification = supervisors * 1_000_000
         log.finishForgetting(&snapshot)
         for index in snapshot.clients.indices {
             guard let client = self.index(of: snapshot.clients[index].id) else { continue }
@@ -171,6 +177,8 @@ package protocol Life {
     ///
     /// - Returns: whether it handles it. It fails otherwise.
     mutating func take(_ wake: Wake, _ index: Int) -> Bool
+    /// Whether it finishes a wake that it handles later: then the life has to say so.
+    mutating func delays(_ wake: Wake, _ index: Int) -> Bool
     /// A process has ended.
     mutating func end(_ index: Int)
     /// It is no client any more.
@@ -206,6 +214,7 @@ extension Life {
     package mutating func survives(deciding batch: [Event]) -> Bool { true }
     package mutating func note(_ action: Action, of index: Int) {}
     package mutating func begin(_ index: Int) {}
+    package mutating func delays(_ wake: Wake, _ index: Int) -> Bool { false }
     package mutating func end(_ index: Int) {}
     package mutating func leave(_ index: Int) {}
     package mutating func settle() {}
@@ -277,7 +286,7 @@ extension Life {
             world.require(!world.clients[index].isAsleep, "\(world.name(index)) is told while it is stopped")
             world.log.storeToldWake(wake.wakeID, of: id)
             if take(wake, index) {
-                world.tell(.wakeDone(wakeID: wake.wakeID), id)
+                if !delays(wake, index) { world.tell(.wakeDone(wakeID: wake.wakeID), id) }
             } else {
                 world.events.append(.ended(id, .failed))
             }

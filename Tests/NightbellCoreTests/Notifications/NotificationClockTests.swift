@@ -135,4 +135,17 @@ import Testing
         bench.pass(.seconds(1))
         #expect(bench.core.notificationDemand(of: 1_000).posts.count == 1)
     }
+
+    @Test func aTimeThatComesTwiceIsTheSecondOneOnceTheFirstIsOver() {
+        let before = NotificationClock(
+            utc: .zero, zone: .seconds(7_200), change: .init(at: 36_000_000_000_000, zone: .seconds(3_600)))
+        // Half an hour after the end of daylight-saving time it is half past eleven once more.
+        let now = Instant(nanoseconds: 37_800_000_000_000)
+        let settled = before.settled(at: now)
+        #expect(settled.change == nil && settled.local(at: now) == before.local(at: now))
+        let later = LocalTime(nanoseconds: settled.local(at: now).nanoseconds + 600_000_000_000)
+        #expect(before.elapsed(at: later) < now)
+        #expect(settled.elapsed(at: later) == now + .seconds(600))
+        #expect(before.settled(at: Instant(nanoseconds: 35_999_999_999_999)) == before)
+    }
 }
