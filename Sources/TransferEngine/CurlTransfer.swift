@@ -39,6 +39,8 @@ final class CurlTransfer {
     /// counts.
     private(set) var head: ResponseHead?
     private var hasBody = false
+    /// An address was secure: it is not redirected to one that is not.
+    private var staysSecure: Bool
     /// Called with each piece of the body of the response that counts; not with that of a redirection.
     var onData: (UnsafeRawBufferPointer) -> Verdict = { _ in .refused }
     var onEnd: (CURLcode) -> Void = { _ in }
@@ -49,6 +51,7 @@ final class CurlTransfer {
         guard let handle = unsafe curl_easy_init() else { throw .curl("no memory") }
         unsafe self.handle = unsafe handle
         body = order.body
+        staysSecure = order.url.isSecure
         setCommon(order)
         setRequest(order)
     }
@@ -61,9 +64,8 @@ final class CurlTransfer {
     private func setCommon(_ order: Order) {
         set(CURLOPT_NOSIGNAL, 1)
         set(CURLOPT_URL, order.url.text)
-        let protocols = order.url.isSecure ? "https" : "http,https"
+        let protocols = staysSecure ? "https" : "http,https"
         set(CURLOPT_PROTOCOLS_STR, protocols)
-        // A secure address is not redirected to one that is not.
         set(CURLOPT_REDIR_PROTOCOLS_STR, protocols)
         set(CURLOPT_FOLLOWLOCATION, 1)
         set(CURLOPT_MAXREDIRS, Self.redirections)
@@ -128,6 +130,23 @@ final class CurlTransfer {
         return status > 0 ? ResponseHead(status: status) : nil
     }
 
+    /// The meaning of the error with which it has ended.
+    func failure(_ code: CURLcode) -> CurlFailure {
+        // libcurl has no error of its own for a response that is not of HTTP.
+        if code == CURLE_UNSUPPORTED_PROTOCOL, isPermitted(address) { return .passing }
+        return CurlFailure(code)
+    }
+
+    /// The address of the request, or to which it was redirected last; in lower case.
+    private var address: String {
+        unsafe ccurl_get_text(handle, CURLINFO_EFFECTIVE_URL).map { unsafe String(cString: $0).lowercased() }
+            ?? ""
+    }
+
+    private func isPermitted(_ address: String) -> Bool {
+        address.hasPrefix("https:") || !staysSecure && address.hasPrefix("http:")
+    }
+
     // MARK: Callbacks
 
     fileprivate func receiveHeader(_ bytes: UnsafeRawBufferPointer) {
@@ -136,10 +155,21 @@ final class CurlTransfer {
         if let next = ResponseHead(statusLine: line) {
             head = next
             hasBody = false
+            if (300..<400).contains(next.status) { prepareRedirection(next.status) }
         } else if !hasBody {
             // After the body it is a trailer.
             head?.add(line: line)
         }
+    }
+
+    /// Called before libcurl follows the redirection.
+    private func prepareRedirection(_ status: Int) {
+        if !staysSecure, address.hasPrefix("https:") {
+            staysSecure = true
+            set(CURLOPT_REDIR_PROTOCOLS_STR, "https")
+        }
+        // GET follows, whatever the method was (RFC 9110 section 15.4.4). libcurl would keep PATCH.
+        if status == 303 { unsafe ccurl_set_text(handle, CURLOPT_CUSTOMREQUEST, nil) }
     }
 
     fileprivate func receiveBody(_ bytes: UnsafeRawBufferPointer) -> Verdict {

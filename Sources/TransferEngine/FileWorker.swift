@@ -1,4 +1,5 @@
 import Crypto
+import DequeModule
 import EventHandlers
 import EventLoop
 import Glibc
@@ -32,7 +33,7 @@ final class FileWorker {
     /// Shared with the thread. Sendable: changed only with the lock held.
     private final class Shared: @unchecked Sendable {
         let lock = ConditionLock()
-        var orders: [Order] = []
+        var orders = Deque<Order>()
         var results: [(UInt64, Result)] = []
         var hasEnded = false
         let resultEvent: EventDescriptor

@@ -15,7 +15,9 @@ package final class SupervisorLink {
     private var input: DescriptorWatch?
     private var output: DescriptorWatch?
     /// Ends that were not told yet.
-    private var ends: [TransferEnd] = []
+    private var ends = EndQueue()
+    private var rate = NoticeRate()
+    private var rateTimer: LoopTimer?
     /// Those that were told so far, if more of them follow.
     private var subscriptions: [String: Subscription] = [:]
     /// The needs that were told last; nil: none were.
@@ -45,6 +47,8 @@ package final class SupervisorLink {
         } catch {
             throw .loop(error)
         }
+        // The loop's turn that follows sends more.
+        rateTimer = LoopTimer(loop) {}
         engine.isGoodMoment = false
         engine.onEnd = { [unowned self] end in ends.append(end) }
     }
@@ -89,23 +93,29 @@ package final class SupervisorLink {
         }
         guard !demand.hasMore_p, !isReady else { return }
         isReady = true
-        ends = engine.ends
+        ends = EndQueue(engine.ends)
         onReady()
     }
 
     /// Tells what there is to tell, as far as the supervisor reads. Call it when the changes are stored.
     func flush() {
         guard isReady else { return }
-        var told = 0
-        while !isBlocked, told < ends.count, tell(ends[told]) { told += 1 }
-        ends.removeFirst(told)
+        while let end = ends.first, mayTell, tell(end) { ends.removeFirst() }
         let present = presentPlan
-        if !isBlocked, plan != present, tell(present) { plan = present }
+        if plan != present, mayTell, tell(present) { plan = present }
         do throws(LoopError) {
             try output?.setArmed(isBlocked)
         } catch {
             loop.stop()
         }
+    }
+
+    /// False: later.
+    private var mayTell: Bool {
+        guard !isBlocked else { return false }
+        guard let instant = rate.pause(at: BootClock.now()) else { return true }
+        rateTimer?.deadline = instant
+        return false
     }
 
     /// False: the supervisor has to read first, or has ended.
@@ -134,6 +144,7 @@ package final class SupervisorLink {
     private func send(_ notice: WireTransferNotice) -> Bool {
         do {
             isBlocked = try !socket.send(try notice.serializedBytes() as [UInt8])
+            if !isBlocked { rate.noteSent() }
             return !isBlocked
         } catch {
             loop.stop()

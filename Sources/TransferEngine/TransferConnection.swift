@@ -13,6 +13,8 @@ final class TransferConnection {
     private let loop: HandlerLoop
     private let engine: TransferEngine
     private let socket: SeqPacketSocket
+    /// The process that has connected.
+    let process: pid_t
     private var buffer = PacketBuffer(capacity: TransferPacket.maximumBytes)
     private var input: DescriptorWatch?
     private var output: DescriptorWatch?
@@ -40,10 +42,13 @@ final class TransferConnection {
     private static let tasksInList = 100
     private static let mostTurnRequests = 256
 
-    init(_ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket) throws {
+    init(
+        _ loop: HandlerLoop, _ engine: TransferEngine, _ socket: consuming SeqPacketSocket, of process: pid_t
+    ) throws {
         self.loop = loop
         self.engine = engine
         self.socket = socket
+        self.process = process
         let rawValue = self.socket.rawValue
         input = try DescriptorWatch(loop, rawValue, .read) { [unowned self] _ in receive() }
         output = try DescriptorWatch(loop, rawValue, .write, isArmed: false) { [unowned self] _ in

@@ -93,7 +93,7 @@ extension TransferEngine {
 
     /// The client subscribes no more: an issue that is not there yet does not come.
     private func dropIssue(of client: String) {
-        guard let session = sessionID(client: client, identifier: Self.newsstand) else { return }
+        guard let session = sessions.id(client: client, identifier: Self.newsstand) else { return }
         for id in taskIDs(of: session) where !isSettled(id) { removeTask(id) }
         removeIfUnused(session)
     }

@@ -20,7 +20,9 @@ package final class TransferServer {
     /// nil: no supervisor has started the process.
     private let supervisor: SupervisorLink?
 
-    private static let maximumConnections = 128
+    private static let maximumConnections = 512
+    /// Of one process. A client has one for each session, of which it observes at most 128.
+    private static let maximumConnectionsOfProcess = 128
     /// In milliseconds.
     private static let progressPeriod: Int64 = 1_000
     private static let acceptPause: Int64 = 200
@@ -116,14 +118,18 @@ package final class TransferServer {
         return !ended.isEmpty
     }
 
+    /// One process does not lock out the others.
+    private func hasRoom(for process: pid_t) -> Bool {
+        connections.count < Self.maximumConnections
+            && connections.values.count { $0.process == process } < Self.maximumConnectionsOfProcess
+    }
+
     private func accept() {
         do {
             while let socket = try listener.accept() {
                 let peer = try socket.peerCredentials()
-                guard peer.uid == user || peer.uid == 0, connections.count < Self.maximumConnections else {
-                    continue
-                }
-                let connection = try TransferConnection(loop, engine, socket)
+                guard peer.uid == user || peer.uid == 0, hasRoom(for: peer.pid) else { continue }
+                let connection = try TransferConnection(loop, engine, socket, of: peer.pid)
                 connections[ObjectIdentifier(connection)] = connection
             }
         } catch {

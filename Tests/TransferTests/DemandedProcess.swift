@@ -50,11 +50,11 @@ final class DemandedProcess {
 
     /// It is killed, and another one started.
     ///
-    /// - Parameter statement: of SQL, for the store in between.
-    func restart(_ statement: String? = nil) throws {
+    /// - Parameter statements: of SQL, for the store in between.
+    func restart(_ statements: String...) throws {
         process.end()
         lastPlan = WireTransferPlan()
-        if let statement { _ = try query(statement) }
+        for statement in statements { _ = try query(statement) }
         let (own, theirs) = try Self.pair()
         link = SeqPacketSocket(adopting: OwnedDescriptor(adopting: own))
         let other = SeqPacketSocket(adopting: OwnedDescriptor(adopting: theirs))

@@ -50,6 +50,7 @@ struct FaultyServerTests {
             ("/careless?seed=f&size=300000&after=100000", "f2", 300_000),
             ("/chunked?seed=g&size=300000", "g", 300_000),
             ("/busy?seed=h&size=1000&times=2", "h", 1_000),
+            ("/garbage?seed=i&size=1000&times=2", "i", 1_000),
         ])
     func whole(path: String, seed: String, size: Int) throws {
         let server = try OddServer()
@@ -106,7 +107,7 @@ struct FaultyServerTests {
     func addresses() throws {
         let process = try TransferProcess()
         let client = try process.open()
-        for address in ["file:///etc/passwd", "ftp://127.0.0.1/", "", "http://"] {
+        for address in ["file:///etc/passwd", "ftp://127.0.0.1/", "", "http://", "http://[::1"] {
             #expect(throws: TransferClient.Refused.self) { try client.add(address) }
         }
         let server = try OddServer()

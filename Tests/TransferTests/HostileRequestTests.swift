@@ -84,6 +84,55 @@ struct HostileRequestTests {
         try checkOthers(process, server)
     }
 
+    @Test(
+        "Files that do not fit on the disk together are refused before they are copied",
+        .enabled(if: geteuid() == 0))
+    func fullDisk() throws {
+        let process = try TransferProcess(diskBytes: 64 << 20)
+        let client = try process.open()
+        let path = process.directory.path + "/source"
+        try Nginx.write([1], to: path)
+        try #require(truncate(path, 24 << 20) == 0)
+        let source = try OwnedDescriptor(opening: path, O_RDONLY)
+        let requests = try (0..<4).map { _ in
+            try client.send(descriptors: [source.rawValue]) {
+                $0.add.task.kind = .upload
+                // Nothing listens there, so each file stays.
+                $0.add.task.url = "http://127.0.0.1:1/"
+            }
+        }
+        var reasons: [String] = []
+        for request in requests {
+            do {
+                _ = try client.answer(request)
+            } catch let refusal as TransferClient.Refused {
+                reasons.append(refusal.reason)
+            }
+        }
+        #expect(reasons == .init(repeating: "there is no room for the file", count: 2))
+        try checkOthers(process, try OddServer())
+    }
+
+    @Test("The connections of one process do not lock out others")
+    func connections() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        _ = try process.open()
+        let code = """
+            import socket, sys, time
+            connections = []
+            for _ in range(600):
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                connection.connect(sys.argv[1])
+                connections.append(connection)
+            print("all", flush=True)
+            time.sleep(3600)
+            """
+        let greedy = try Child("/usr/bin/python3", "-c", code, process.socket)
+        #expect(try greedy.hear(within: 60_000) == "all\n")
+        try checkOthers(process, server)
+    }
+
     @Test("Nothing but issues is in the session of issues")
     func newsstand() throws {
         let server = try OddServer()

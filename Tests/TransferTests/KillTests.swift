@@ -104,6 +104,32 @@ struct KillTests {
         try expectWhole(process, server)
     }
 
+    @Test("A start that fails after a loss of power leaves all to be checked by the next one")
+    func failedStart() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        try process.open().add(server.address + "/good?seed=a&size=6000000") { $0.wantsDigest = true }
+        try expectWhole(process, server)
+        process.kill()
+        try losePower(process)
+        try change(
+            process,
+            "INSERT INTO task (id, session, tag, request, state, created) VALUES (99, 1, 'x', x'FF', 0, 0)")
+        try process.start()
+        process.process.reap()
+        #expect(process.process.status >> 8 == EX_IOERR)
+        try change(process, "DELETE FROM task WHERE id = 99")
+        try process.start()
+        try expectWhole(process, server)
+    }
+
+    /// Changes the store of a process that has ended.
+    private func change(_ process: TransferProcess, _ statement: String) throws {
+        let code =
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1] + '/transfers.sqlite'); c.execute(sys.argv[2]); c.commit()"
+        #expect(try output("/usr/bin/python3", "-c", code, process.data, statement).code == 0)
+    }
+
     /// As after a loss of power: the lengths are there, and the bytes are not.
     private func losePower(_ process: TransferProcess) throws {
         let code = """

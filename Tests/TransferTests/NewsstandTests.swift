@@ -17,7 +17,7 @@ struct NewsstandTests {
         return try Supervised(
             ["discretionary.patience=1s"],
             manifest: { _ in
-                try (0..<count).map { number in
+                (0..<count).map { number in
                     """
                     identifier: \(Self.name).\(number)
                     modes: [newsstand]

@@ -83,6 +83,7 @@ final class Nginx {
                     ssl_certificate \(path)/certificate.pem;
                     ssl_certificate_key \(path)/key.pem;
                     root \(path)/files;
+                    location = /moved { return 302 $arg_to; }
                     \(rate.isEmpty ? "" : "limit_rate \(rate);")
                 }
             }

@@ -68,6 +68,29 @@ struct SessionTests {
         #expect(try later.nextResult().0.task == task)
     }
 
+    @Test("Names that are equal in Unicode are the same, also after a restart")
+    func equalNames() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let task = try process.open("caf\u{E9}").add(server.address + "/good?seed=a&size=1", tag: "\u{E9}")
+        for _ in 0..<2 {
+            let client = try process.open("cafe\u{301}")
+            #expect(try client.add(server.address + "/good?seed=a&size=1", tag: "e\u{301}") == task)
+            try process.restart()
+        }
+    }
+
+    @Test("A session with nothing but a connection leaves nothing behind, also if the process is killed")
+    func empty() throws {
+        let process = try TransferProcess()
+        let client = try process.open()
+        #expect(try client.request { $0.list.after = 0 }.tasks.isEmpty)
+        let sessions = process.data + "/sessions"
+        #expect(try SmallFile.names(in: sessions).count == 1)
+        try process.restart()
+        #expect(eventually { (try? SmallFile.names(in: sessions)) == [] })
+    }
+
     @Test("Results are reported on each connection until they are released, and not to other sessions")
     func again() throws {
         let server = try OddServer()

@@ -200,8 +200,10 @@ final class SupervisedClient {
         chmod(supervisor.own + "/\(name).control", 0o777)
     }
 
-    func start(isLaunchable: Bool) throws {
-        var words = Supervised.asUser
+    /// - Parameter ignoresTermination: only a kill ends it.
+    func start(isLaunchable: Bool, ignoresTermination: Bool = false) throws {
+        var words = ignoresTermination ? ["/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh"] : []
+        words += Supervised.asUser
         if isLaunchable {
             words += [
                 try product("nightbell"), "run", "--identifier", name, "--env", "CLIENT_CONTROL=\(path)",

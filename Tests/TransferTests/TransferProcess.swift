@@ -13,7 +13,12 @@ final class TransferProcess {
     private let environment: [String: String]
     private(set) var process: Child
 
-    init(_ options: [String] = [], environment: [String: String] = [:]) throws {
+    private var disk: StoreDisk?
+
+    /// - Parameter diskBytes: the size of a file system of its own; needs root.
+    init(
+        _ options: [String] = [], environment: [String: String] = [:], diskBytes: Int? = nil
+    ) throws {
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         mkdir(directory.path + "/own", 0o700)
@@ -28,6 +33,10 @@ final class TransferProcess {
         }
         self.options = options
         self.environment = environment
+        if let diskBytes {
+            mkdir(directory.path + "/own/data", 0o700)
+            disk = try StoreDisk(at: directory.path + "/own/data", bytes: diskBytes)
+        }
         process = try Self.start(options, environment)
     }
 

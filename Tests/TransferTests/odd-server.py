@@ -192,6 +192,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def get_redirect(self):
         self.reply(302, b"moved", Location=self.query["to"])
 
+    def get_garbage(self):
+        """The first responses are not of HTTP."""
+        if self.count > self.number("times", 1):
+            return self.serve(self.data(), '"garbage"')
+        self.wfile.write(b"220 mail.example.org ESMTP\r\n" * 10)
+        self.cut()
+
     def get_busy(self):
         if self.count <= self.number("times", 1):
             return self.reply(503, b"busy", Retry_After="1")
@@ -218,6 +225,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             # The client has died.
             return self.cut()
         digest = hashlib.sha256(data).hexdigest()
+        if self.fault == "see-other":
+            return self.reply(303, b"elsewhere", Location=self.query["to"])
         if self.fault == "endless":
             self.send_response(200)
             self.send_header("Content-Length", str((1 << 63) - 1))
@@ -230,6 +239,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_PUT = upload
     do_POST = upload
+    do_PATCH = upload
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
