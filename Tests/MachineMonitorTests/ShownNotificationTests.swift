@@ -5,7 +5,7 @@ import NightbellWire
 import SwiftProtobuf
 import Testing
 
-/// What a session's monitor knows of shown notifications, also that of the monitors before it.
+/// A session's monitor knows shown notifications, also those of the monitors before it.
 @Suite("Shown notifications", .serialized, .timeLimit(.minutes(40)))
 struct ShownNotificationTests {
     private typealias Report = WireMonitorReport.NotificationEvent

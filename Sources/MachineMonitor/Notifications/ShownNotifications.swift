@@ -91,7 +91,7 @@ struct ShownNotifications {
             .max { $0.key.revision < $1.key.revision }?.value
     }
 
-    /// What has become of the one with this number; nil: nothing that is known.
+    /// The end of the one with this number; nil: it is not known to have ended.
     func end(of id: UInt32) -> End? { ends[id] }
 
     mutating func note(_ key: Key, _ id: UInt32) {

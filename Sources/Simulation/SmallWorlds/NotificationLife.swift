@@ -44,7 +44,7 @@ package struct NotificationLife: Life {
         var comeInForeground: Set<Int> = []
         /// The activations that it has to be told of.
         var activations: [Int] = []
-        /// What it was told of, and has not finished.
+        /// The events that it was told of, and has not finished.
         var unfinished: [NotificationEvent] = []
         /// The last wake that it has to finish, and when.
         var open: (wakeID: UInt64, until: Instant)?
@@ -122,7 +122,7 @@ package struct NotificationLife: Life {
     var serversMade = 0
     /// Names the connections of the monitors, which end with the supervisor.
     var listener = 0
-    /// What the monitors were asked, and have done.
+    /// The showings that the monitors were asked for, and have dealt with.
     var given: [UserID: Set<Showing>] = [:]
     var late: [LateReport] = []
     static let users: [UserID] = [1_000, 1_001]
