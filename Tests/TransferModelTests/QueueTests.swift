@@ -40,7 +40,7 @@ struct QueueTests {
 
     @Test("Very many tasks of one host cost little more each than few")
     func many() {
-        let count = Int64(10_000)
+        let count = Int64(40_000)
         var queue = queue(.init(), (1...count).map { ($0, $0 % 3) })
         let start = ContinuousClock.now
         var running = queue.start(at: 0)
