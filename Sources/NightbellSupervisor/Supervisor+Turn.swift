@@ -5,7 +5,7 @@ import NightbellCore
 import NightbellParking
 import Suspension
 
-/// One turn of the loop: everything that has happened is fed to the core, whose actions are carried out.
+/// One turn of the loop: everything that has happened is fed to the core, and its actions are carried out.
 extension Supervisor {
     func turn(_ batch: [Ready]) {
         let isFirst = !hasBegun

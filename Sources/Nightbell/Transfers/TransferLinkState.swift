@@ -9,7 +9,7 @@ enum TransferEvent {
     case sessionFinished
 }
 
-/// What the threads that use a session's connection know of it.
+/// The knowledge of a connection that all threads of its session share.
 struct TransferLinkState {
     var connection: TransferConnection?
     /// A thread makes a connection.

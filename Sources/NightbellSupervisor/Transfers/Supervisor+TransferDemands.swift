@@ -4,7 +4,7 @@ import SwiftProtobuf
 import TransferModel
 import TransferWire
 
-/// What the transfer processes are told: clients that were quit, subscriptions to issues, and good moments.
+/// Messages to the transfer processes: clients that were quit, subscriptions to issues, and good moments.
 extension Supervisor {
     // MARK: Clients that were quit
 

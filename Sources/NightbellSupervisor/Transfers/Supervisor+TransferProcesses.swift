@@ -120,7 +120,7 @@ extension Supervisor {
         forget(service)
         if hasWork(service.user) {
             service.isWanted = !service.quits.isEmpty
-            // What its clients do not come for is removed when it is too old.
+            // Results that no client comes for are removed when they are too old.
             service.visitAt = configuration.transfers.map { now + $0.visitInterval }
             transferCare.look(at: now)
         } else {
