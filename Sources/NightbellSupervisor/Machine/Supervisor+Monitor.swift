@@ -162,7 +162,7 @@ extension Supervisor {
     }
 
     /// It misbehaves.
-    private func replaceMonitor(_ id: MonitorID, _ reason: String) {
+    func replaceMonitor(_ id: MonitorID, _ reason: String) {
         guard let process = self[id].process else { return }
         endingMonitors.append(process)
         process.kill()
@@ -170,7 +170,7 @@ extension Supervisor {
     }
 
     /// It has ended by itself, or its program could not be executed.
-    private func monitorEnded(_ id: MonitorID, _ process: HelperProcess) {
+    func monitorEnded(_ id: MonitorID, _ process: HelperProcess) {
         endingMonitors.append(process)
         process.kill()
         let problem = process.problem()
@@ -206,7 +206,7 @@ extension Supervisor {
         endingMonitors.removeAll { $0.number == number && $0.reap() }
     }
 
-    private func monitorID(_ number: UInt64) -> MonitorID? {
+    func monitorID(_ number: UInt64) -> MonitorID? {
         if monitor.process?.number == number { return .machine }
         return sessions.first { $0.value.monitor.process?.number == number }.map { .session($0.key) }
     }
@@ -215,155 +215,6 @@ extension Supervisor {
         switch id {
         case .machine: forgetFacts(.all)
         case .session(let user): forgetMedia(of: user)
-        }
-    }
-
-    // MARK: Facts
-
-    /// Facts that are not reported any more are unknown, and nothing follows from that.
-    private func forgetFacts(_ needs: FactNeeds) {
-        let isNetworkKnown = supervision.machine.network != nil || supervision.machine.handledNetwork != nil
-        if needs.contains(.network), isNetworkKnown { feed(.fact(.network(nil))) }
-        if needs.contains(.power), supervision.machine.isOnBattery != nil {
-            feed(.fact(.power(isOnBattery: nil)))
-        }
-        if needs.contains(.sleep), supervision.machine.isSleepImminent { feed(.fact(.resumed)) }
-        if needs.contains(.users), supervision.machine.unlockedUsers.value != nil {
-            feed(.fact(.unlocked(.unknown)))
-        }
-        if needs.contains(.location), ask({ !$0.observations.isEmpty }) { feed(.fact(.position(nil))) }
-        if needs.contains(.bluetooth), ask({ !$0.observations.isEmpty }) { feed(.fact(.bluetooth([:]))) }
-        if needs.contains(.devices), ask({ !$0.observations.isEmpty }) { feed(.fact(.accessories([:]))) }
-    }
-
-    /// Clients that wait for a fact that nothing can tell need not wait.
-    private func reportUnavailable(_ needs: FactNeeds, _ reason: String) {
-        guard !needs.isEmpty else { return }
-        if !monitor.isReportedMissing {
-            monitor.isReportedMissing = true
-            logger.notice("facts about the machine are unavailable: \(reason)")
-        }
-        monitor.problem = reason
-        if needs.contains(.users), supervision.machine.unlockedUsers == .unknown {
-            feed(.fact(.unlocked(.unavailable)))
-        }
-    }
-
-    /// Reads what a monitor has reported; the rest of a flood waits for the next turn.
-    func receiveReports(_ number: UInt64) {
-        guard let id = monitorID(number) else { return }
-        for _ in 0..<MachineMonitor.reportsPerTurn {
-            guard let process = self[id].process, process.number == number else { return }
-            do throws(SystemError) {
-                switch try process.connection.receive(into: &packet) {
-                case .wouldBlock:
-                    return
-                case .end:
-                    return monitorEnded(id, process)
-                case .packet(let length, let isTruncated, _):
-                    guard !isTruncated, length <= MonitorPacket.maximumBytes,
-                        let report = try? WireMonitorReport(serializedBytes: packet.bytes),
-                        report.isWithinLimits
-                    else { return replaceMonitor(id, "it sends what is no report") }
-                    guard self[id].history.admitReport(at: now) else {
-                        return replaceMonitor(id, "it sends too much")
-                    }
-                    self[id].heardAt = now
-                    // It has read the demand: no timer is needed for that.
-                    if self[id].mustReadBy != nil, !process.hasUnread { self[id].mustReadBy = nil }
-                    switch id {
-                    case .machine: learn(report)
-                    case .session(let user): learn(report, ofSessionOf: user)
-                    }
-                }
-            } catch {
-                return replaceMonitor(id, "its connection failed: \(error)")
-            }
-        }
-    }
-
-    private func learn(_ report: WireMonitorReport) {
-        switch report.fact {
-        case .source(let state): learn(state)
-        case .network(let network): learn(.network(NetworkFact(network)), from: .network)
-        case .power(let power): learn(.power(isOnBattery: power.onBattery.truth), from: .power)
-        case .sleep(let sleep):
-            let isImminent = sleep.isImminent
-            learn(isImminent ? .sleepImminent(isDelayed: sleep.isDelayed) : .resumed, from: .sleep)
-        case .users(let users): learn(.unlocked(.known(Set(users.unlocked))), from: .users)
-        case .location(let location):
-            if let position = Position(location) { learn(.position(position), from: .location) }
-        case .bluetooth(let bluetooth): learn(.bluetooth(bluetooth), from: .bluetooth)
-        case .value(let value):
-            learn(.characteristic(value.path, Array(value.value)), from: .bluetooth)
-        case .devices(let devices): learn(.accessories(devices), from: .devices)
-        case .audio, .notificationServer, .notification, nil:
-            break  // nothing is asked of these sources
-        }
-    }
-
-    /// A fact of a source that is not asked, or not any more, is not known.
-    private func learn(_ fact: Fact, from source: WireMonitorSource) {
-        guard monitor.demand.sources.contains(source) else { return }
-        monitor.sources[source] = MachineMonitor.Source(isAvailable: true)
-        monitor.isReportedMissing = false
-        feed(.fact(fact))
-        FaultInjection.point("after a fact is learned")
-        notifyWatchers(of: fact)
-    }
-
-    private func learn(_ state: WireMonitorReport.SourceState) {
-        guard monitor.demand.sources.contains(state.source) else { return }
-        let known = MachineMonitor.Source(
-            isAvailable: state.isAvailable, reason: state.reason, isTemporary: state.isTemporary)
-        guard monitor.sources[state.source] != known else { return }
-        monitor.sources[state.source] = known
-        guard !state.isAvailable else { return }
-        log(.monitor, .notice, "the \(state.source.name) of the machine is not known: \(state.reason)")
-        notifyWatchers(ofMachine: "\(state.source.name) not known any more: \(state.reason)") { _ in true }
-        switch state.source {
-        case .network: forgetFacts(.network)
-        case .power: forgetFacts(.power)
-        case .sleep: forgetFacts(.sleep)
-        case .users:
-            if state.isTemporary { forgetFacts(.users) } else { feed(.fact(.unlocked(.unavailable))) }
-        case .location: forgetFacts(.location)
-        case .bluetooth: forgetFacts(.bluetooth)
-        case .devices: forgetFacts(.devices)
-        case .audio, .notifications, .unspecified, .UNRECOGNIZED: break
-        }
-    }
-
-    // MARK: Status
-
-    /// The sources that a connection's user may know of.
-    func sourceReports(for connection: Connection) -> [WireSupervisorStatus.Source] {
-        let users = Set(sessions.keys).union(unobservedUsers).filter {
-            $0 == connection.credentials.uid || isAdministrator(connection)
-        }
-        return monitor.needs.sources.map { monitor.report(of: $0, named: $0.name) }
-            + users.sorted().flatMap { sessionReports(of: $0) }
-    }
-
-    /// - Parameter user: the user that the fact is about; nil: all.
-    func notifyWatchers(of fact: Fact, about user: UserID? = nil) {
-        notifyWatchers(ofMachine: fact.text) { connection in
-            !fact.isObserved && (user == nil || user == connection.credentials.uid)
-        }
-    }
-
-    /// - Parameter isVisible: whether a watcher that is no administrator gets it.
-    private func notifyWatchers(ofMachine text: @autoclosure () -> String, isVisible: (Connection) -> Bool) {
-        guard !connections.watchers.isEmpty else { return }
-        var event = WireWatchEvent()
-        event.atUnixNs = WallClock.now()
-        event.kind = "machine"
-        event.detail = text()
-        for connection in connections.watchers {
-            guard case .watcher(let wanted) = connection.role, wanted.isEmpty,
-                isAdministrator(connection) || isVisible(connection)
-            else { continue }
-            send(event, to: connection)
         }
     }
 }
@@ -380,97 +231,5 @@ extension MonitorID: CustomStringConvertible {
         case .machine: "the monitor of the machine"
         case .session(let user): "the monitor of uid \(user)'s session"
         }
-    }
-}
-
-extension WireMonitorAnswer {
-    /// nil: unknown.
-    var truth: Bool? {
-        switch self {
-        case .yes: true
-        case .no: false
-        case .unspecified, .UNRECOGNIZED: nil
-        }
-    }
-}
-
-extension NetworkFact {
-    /// The fingerprint is the same in all programs and at all times: another worker compares it. (FNV-1a.)
-    init(_ network: WireMonitorReport.Network) {
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-        func mix(_ bytes: some Sequence<UInt8>) {
-            for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
-        }
-        for address in network.addresses {
-            mix(CollectionOfOne(UInt8(truncatingIfNeeded: address.count)))
-            mix(address)
-        }
-        mix(network.defaultRoutes.utf8)
-        self.init(
-            fingerprint: hash, generation: network.generation, isUp: network.isUp,
-            isMetered: network.metered.truth)
-    }
-}
-
-extension Fact {
-    /// Whether it is about the subject of an observation, which is only for its clients to know.
-    fileprivate var isObserved: Bool {
-        switch self {
-        case .position, .bluetooth, .characteristic, .accessories, .transfers, .pushes, .pushServiceChanged,
-            .notifications:
-            true
-        case .network, .power, .sleepImminent, .resumed, .wallClock, .clock, .shortage, .unlocked, .media,
-            .discretionaryTransfers:
-            false
-        }
-    }
-
-    /// For watchers.
-    fileprivate var text: String {
-        switch self {
-        case .network(let network?):
-            "network \(network.isUp ? "up" : "down")" + (network.isMetered == true ? ", metered" : "")
-        case .network(nil): "network unknown"
-        case .power(let isOnBattery): isOnBattery.map { $0 ? "on battery" : "on mains" } ?? "power unknown"
-        case .sleepImminent(let isDelayed): "about to sleep" + (isDelayed ? ", delayed" : "")
-        case .resumed: "awake"
-        case .wallClock, .clock: "the local time has changed"
-        case .shortage(let isShort): isShort ? "little memory or processor time" : "enough memory and time"
-        case .unlocked(.known(let users)):
-            "unlocked: " + users.sorted().map { "\($0)" }.joined(separator: ", ")
-        case .unlocked(.unknown), .unlocked(.unavailable): "unlocked users unknown"
-        case .position(let position):
-            position.map { "at \($0.latitude), \($0.longitude)" } ?? "position unknown"
-        case .bluetooth(let devices): "Bluetooth: " + Self.text(of: devices)
-        case .characteristic(let path, let value): "\(path) has notified \(value.count) bytes"
-        case .accessories(let accessories): "accessories: " + Self.text(of: accessories)
-        case .pushServiceChanged: "the push service has gone or come"
-        case .pushes(let waiting):
-            "pushes for \(waiting.client): " + (waiting.urgency.map { "\($0)" } ?? "none")
-        case .discretionaryTransfers(let user, let waits):
-            "transfers of uid \(user) " + (waits ? "wait" : "wait no longer") + " for a good moment"
-        case .transfers(let ended): "the transfers \(ended.session) of \(ended.client) are finished"
-        case .media(let user, .known(let media)):
-            media.streaming.map { "\($0.count) clients of uid \(user) stream" }
-                ?? "\(media.playing.count) clients of uid \(user) say that they play (MPRIS)"
-        case .media(let user, .unknown), .media(let user, .unavailable): "media of uid \(user) unknown"
-        case .notifications(let user, let fact):
-            switch fact {
-            case .server(let server, _):
-                "notification server of uid \(user) " + (server == nil ? "missing" : "found")
-            case .shown(let number, _, _): "notification \(number) of uid \(user) shown"
-            case .refused(let number, _): "notification \(number) of uid \(user) refused"
-            case .closed(let id): "notification \(id) of uid \(user) closed"
-            case .withdrawn(let number): "notification \(number) of uid \(user) withdrawn"
-            case .activated(let id, _, _): "notification \(id) of uid \(user) activated"
-            }
-        }
-    }
-
-    private static func text(of devices: [String: Presence]) -> String {
-        guard !devices.isEmpty else { return "unknown" }
-        return devices.sorted { $0.key < $1.key }.map { name, presence in
-            name + (presence == .absent ? " absent" : " present")
-        }.joined(separator: ", ")
     }
 }
