@@ -31,8 +31,6 @@ final class Attempt {
     var checkpoint: Int64
     /// The room on the disk is looked at again when the part has so many bytes.
     var nextLookForRoom: Int64 = 0
-    /// When progress was reported last: the bytes then.
-    var reported: Int64 = -1
 
     /// A longer body of a refusal ends the connection: reading it would take longer than another one.
     static let mostDroppedBytes = 64 * 1024

@@ -20,6 +20,8 @@ struct EndReminders {
     /// The next one; nil: there is none.
     var next: Int64? { entries.values.compactMap(\.due).min() }
 
+    func isScheduled(_ id: SessionID) -> Bool { entries[id]?.due != nil }
+
     /// - Returns: when it is due.
     mutating func schedule(_ id: SessionID, at now: Int64) -> Int64 {
         var entry = entries[id] ?? Entry()

@@ -23,7 +23,7 @@ final class TransferConnection {
     /// Answers that are not sent yet.
     private var answers: [WireTransferReport] = []
     private var isBlocked = false
-    /// Files that are being copied, each with an answer to come.
+    /// Tasks that are being added, perhaps with a file that is copied; each has an answer to come.
     private var copies = 0
     /// Settled tasks that are not reported yet, in the order in which they are. Those that are not in
     /// `unreported` any more are passed over.

@@ -8,7 +8,7 @@ extension TransferEngine {
         guard let task = tasks[attempt.id] else { return }
         if code == CURLE_OK { judge(attempt) }
         let status = attempt.transfer.head?.status ?? 0
-        // A POST that got no answer is not repeated.
+        // A POST that got no answer is not repeated. A redirection may have come after it was carried out.
         if attempt.decision == nil, !task.record.task.isIdempotent, attempt.transfer.mayHaveArrived {
             return finish(attempt.id, Outcome(failure: .interrupted))
         }
@@ -66,7 +66,7 @@ extension TransferEngine {
             // Two parts that both wait for the room of the other would wait for ever.
             guard drop(attempt) else { return finish(attempt.id, Outcome(failure: .storage)) }
             leave(attempt)
-            queue.waitForRoom(attempt.id)
+            queue.waitForRoom(attempt.id, notBefore: nextAttempt(of: attempt.id))
             noteWait(of: attempt.id)
             isQueueStale = true
         case .diskFull:
@@ -125,13 +125,18 @@ extension TransferEngine {
     }
 
     func retry(_ id: TaskID, afterSeconds seconds: Int64? = nil) {
-        guard let task = tasks[id] else { return }
-        let failures = task.failures + 1
-        tasks[id]?.failures = failures
-        let delay = configuration.retry.delay(
-            failures: failures, random: randomNumber(), askedSeconds: seconds)
-        queue.wait(id, until: BootClock.now() + delay)
+        queue.wait(id, until: nextAttempt(of: id, afterSeconds: seconds))
         isQueueStale = true
+    }
+
+    /// An attempt has failed.
+    ///
+    /// - Returns: when the next one may begin, by `BootClock`.
+    private func nextAttempt(of id: TaskID, afterSeconds seconds: Int64? = nil) -> Int64 {
+        let failures = (tasks[id]?.failures ?? 0) + 1
+        tasks[id]?.failures = failures
+        return BootClock.now()
+            + configuration.retry.delay(failures: failures, random: randomNumber(), askedSeconds: seconds)
     }
 
     private func startOver(_ attempt: Attempt) {

@@ -11,9 +11,10 @@ extension TransferEngine {
         if tasks[task]?.record.state == .needsCredentials { noteEnd(of: id) } else { ended.insert(id) }
     }
 
-    /// A task waits for room: its client may have to be told of the results that it can release.
+    /// A task waits for room: its client may have to be told of the results that it can release. One that was
+    /// told, and has not come, is told again in its time.
     func noteWait(of task: TaskID) {
-        guard let id = tasks[task]?.session else { return }
+        guard let id = tasks[task]?.session, !reminders.isScheduled(id) else { return }
         ended.insert(id)
     }
 

@@ -67,16 +67,21 @@ extension TransferEngine {
         } catch {
             return handler(.refused("\(error)"))
         }
-        guard files.hasRoom(for: bytes + copying), queue.beginCopy(bytes: bytes) else {
+        guard queue.beginCopy(bytes: bytes) else {
             files.remove(record.id, of: record.session)
             return handler(.refused("there is no room for the file"))
         }
-        copying += bytes
+        guard files.hasRoom(for: bytes + uncopiedBytes) else {
+            queue.endCopy(bytes: bytes)
+            files.remove(record.id, of: record.session)
+            return handler(.refused("there is no room for the file"))
+        }
+        copies[record.id] = (target, bytes)
         copier.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
             [unowned self] result in
             // Both files were open until here.
             withExtendedLifetime((source, target)) {}
-            copying -= bytes
+            copies[record.id] = nil
             queue.endCopy(bytes: bytes)
             var addition: Addition
             switch result {
@@ -88,6 +93,14 @@ extension TransferEngine {
                 files.remove(record.id, of: record.session)
             }
             handler(addition)
+        }
+    }
+
+    /// The room that the files which are being copied will take yet.
+    private var uncopiedBytes: Int64 {
+        copies.values.reduce(0) { sum, copy in
+            let copied = (try? copy.target.size()) ?? 0
+            return sum + max(0, copy.bytes - copied)
         }
     }
 

@@ -52,8 +52,8 @@ package final class TransferEngine {
     /// Of the last issue of each client.
     var issueFacts: [String: IssueFacts] = [:]
     var issueTimer: LoopTimer?
-    /// Bytes of the files that are being copied, of which a part may be on the disk already.
-    var copying: Int64 = 0
+    /// Files of uploads that are being copied.
+    var copies: [TaskID: (target: OpenFile, bytes: Int64)] = [:]
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// Sessions of which a task has ended in this turn, or has begun to wait for room.

@@ -23,6 +23,7 @@ package final class TransferServer {
     private static let maximumConnections = 512
     /// Of one process. A client has one for each session, of which it observes at most 128.
     private static let maximumConnectionsOfProcess = 128
+    private static let acceptsOfATurn = 64
     /// In milliseconds.
     private static let progressPeriod: Int64 = 1_000
     private static let acceptPause: Int64 = 200
@@ -126,7 +127,9 @@ package final class TransferServer {
 
     private func accept() {
         do {
-            while let socket = try listener.accept() {
+            // More of them are left to the next turn: the listener stays readable.
+            for _ in 0..<Self.acceptsOfATurn {
+                guard let socket = try listener.accept() else { return }
                 let peer = try socket.peerCredentials()
                 guard peer.uid == user || peer.uid == 0, hasRoom(for: peer.pid) else { continue }
                 let connection = try TransferConnection(loop, engine, socket, of: peer.pid)

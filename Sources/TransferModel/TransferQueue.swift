@@ -31,8 +31,8 @@ package struct TransferQueue: Sendable {
         case ready
         /// Until this instant.
         case delayed(until: Int64)
-        /// Until there is room on the disk.
-        case waitingForRoom
+        /// Until there is room on the disk, and not before this instant.
+        case waitingForRoom(notBefore: Int64)
         case running
         /// Finished, or it waits for credentials: it has bytes on the disk, and runs no more.
         case resting
@@ -130,7 +130,12 @@ package struct TransferQueue: Sendable {
     }
 
     /// The attempt has ended because there is no room; another one follows when there is some.
-    package mutating func waitForRoom(_ id: TaskID) { enter(id, .waitingForRoom) }
+    ///
+    /// - Parameter instant: not before that: tasks that do not fit beside each other would begin in turns, and
+    ///   end each other's attempts.
+    package mutating func waitForRoom(_ id: TaskID, notBefore instant: Int64) {
+        enter(id, .waitingForRoom(notBefore: instant))
+    }
 
     package func waitsForRoom(_ id: TaskID) -> Bool { withoutRoom.contains(id) }
 
@@ -277,6 +282,9 @@ package struct TransferQueue: Sendable {
 
     /// Those that wait for room may try again.
     private mutating func releaseRoom() {
-        for id in withoutRoom { enter(id, .ready) }
+        for id in withoutRoom {
+            guard case .waitingForRoom(let instant) = entries[id]?.state else { continue }
+            enter(id, .delayed(until: instant))
+        }
     }
 }

@@ -95,7 +95,7 @@ struct QueueTests {
         #expect(queue.reserve(id(1), bytes: 101) == .never)
         #expect(queue.reserve(id(1), bytes: 70) == .granted)
         #expect(queue.reserve(id(2), bytes: 31) == .later)
-        queue.waitForRoom(id(2))
+        queue.waitForRoom(id(2), notBefore: 0)
         #expect(queue.start(at: 5).isEmpty && queue.nextDeadline(after: 5) == nil && !queue.isIdle)
         queue.shrink(id(1), to: 60)
         #expect(queue.start(at: 5) == [id(2)])
@@ -127,7 +127,7 @@ struct QueueTests {
                 guard let task = running.randomElement(using: &random) else { break }
                 if queue.reserve(task, bytes: Int64(random.next(400))) == .later {
                     running.remove(task)
-                    queue.waitForRoom(task)
+                    queue.waitForRoom(task, notBefore: now + Int64(random.next(20)))
                 }
             case 4:
                 guard let task = running.randomElement(using: &random) else { break }
@@ -230,8 +230,9 @@ struct QueueTests {
         queue.add(id(2), of: SessionID(1), host: "h")
         #expect(queue.start(at: 0) == [id(1), id(2)])
         #expect(queue.reserve(id(2), bytes: 600) == .later)
-        queue.waitForRoom(id(2))
+        queue.waitForRoom(id(2), notBefore: 10)
         queue.remove(id(1))
-        #expect(queue.start(at: 0) == [id(2)])
+        #expect(queue.start(at: 9) == [] && queue.nextDeadline(after: 9) == 10)
+        #expect(queue.start(at: 10) == [id(2)])
     }
 }

@@ -84,6 +84,32 @@ struct HostileRequestTests {
         try checkOthers(process, server)
     }
 
+    @Test("The size of a file overflows no sum")
+    func hugeFile() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        let path = process.directory.path + "/source"
+        try Nginx.write([1], to: path)
+        try #require(truncate(path, 64 << 20) == 0)
+        let copied = try OwnedDescriptor(opening: path, O_RDONLY)
+        // In memory: other file systems permit less.
+        let name = "/dev/shm/nightbell-huge-\(getpid())"
+        let huge = try OwnedDescriptor(opening: name, O_RDWR | O_CREAT | O_EXCL, mode: 0o600)
+        unlink(name)
+        try #require(ftruncate(huge.rawValue, Int.max) == 0)
+        // Without waiting, so that the first one is being copied.
+        let requests = try [copied.rawValue, huge.rawValue].map { descriptor in
+            try client.send(descriptors: [descriptor]) {
+                $0.add.task.kind = .upload
+                $0.add.task.url = server.address + "/put?name=n"
+            }
+        }
+        _ = try client.answer(requests[0])
+        #expect(throws: TransferClient.Refused.self) { try client.answer(requests[1]) }
+        try checkOthers(process, server)
+    }
+
     @Test(
         "Files that do not fit on the disk together are refused before they are copied",
         .enabled(if: geteuid() == 0))

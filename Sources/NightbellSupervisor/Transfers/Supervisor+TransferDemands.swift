@@ -27,11 +27,11 @@ extension Supervisor {
             guard transferCare.services[user] != nil || hasWork(user),
                 let service = serveTransfers(of: user)
             else { continue }
-            if service.process == nil {
-                service.quits.insert(client)
-                service.isWanted = service.isWanted || hasWork(user)
-            } else {
+            if service.process != nil {
                 service.unsent.append(.with { $0.quitClients = [client] })
+            } else if hasWork(user) {
+                service.quits.insert(client)
+                service.isWanted = true
             }
         }
     }

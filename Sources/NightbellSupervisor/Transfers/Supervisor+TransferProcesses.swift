@@ -60,6 +60,7 @@ extension Supervisor {
     /// It misbehaves.
     func replace(_ service: TransferService, _ reason: String) {
         guard let process = service.process else { return }
+        if process.hasUnread { service.quits.formUnion(service.sentQuits) }
         process.kill()
         transferCare.ending.append(process)
         fail(service, reason, startedAt: process.startedAt)
@@ -78,9 +79,10 @@ extension Supervisor {
 
     private func forget(_ service: TransferService) {
         service.process = nil
-        // Names in demands that it may not have read are among those of the next one.
+        // The next one is told of clients that this one was not told of, also if they run again.
         service.quits.formUnion(service.unsent.flatMap(\.quitClients))
         service.unsent = []
+        service.sentQuits = []
         service.sendAt = nil
         service.mustReadBy = nil
         service.mustEndBy = nil

@@ -65,6 +65,9 @@ final class TransferService {
     /// Clients that were quit while there was no process.
     var quits: Set<String> = []
 
+    /// Clients of demands that the process may not have read yet.
+    var sentQuits: Set<String> = []
+
     /// Reports handled in a turn; the rest waits for the next one.
     static let noticesPerTurn = 32
     /// How long it may take to read: it waits for the disk.
@@ -131,8 +134,10 @@ final class TransferService {
         guard let process else { return }
         sendAt = nil
         while let demand = unsent.first {
+            if !process.hasUnread { sentQuits = [] }
             guard process.send(demand) else { return sendAt = now + Self.sendingPause }
             unsent.removeFirst()
+            sentQuits.formUnion(demand.quitClients)
             if mustReadBy == nil { mustReadBy = now + Self.readingTime }
         }
     }
