@@ -245,6 +245,15 @@ package struct Mailboxes {
         return ids
     }
 
+    /// One for another sender takes the place of the old one: there is room for it.
+    ///
+    /// - Returns: the messages that went with the old one.
+    package mutating func replace(_ old: PushSubscription, by new: PushSubscription) -> [UInt64] {
+        let ids = remove(old)
+        restore(new)
+        return ids
+    }
+
     // MARK: Messages
 
     /// Takes a message.

@@ -105,6 +105,8 @@ final class PushConnection {
         let reason: WirePushAnswer.Reason
         let message: String
 
+        static let notStored = Refusal(.failed, "it cannot be stored")
+
         init(_ reason: WirePushAnswer.Reason, _ message: String) {
             self.reason = reason
             self.message = message
@@ -125,6 +127,7 @@ final class PushConnection {
         switch request.body {
         case .subscribe(let message): return try subscribe(message, recipient)
         case .unsubscribe(let message):
+            guard service.mayRemove else { throw .notStored }
             service.unsubscribe(recipient, message.name)
             return .done(.init())
         case .take:
@@ -139,6 +142,7 @@ final class PushConnection {
             guard message.ids.count <= Self.mostAcknowledged else {
                 throw Refusal(.invalid, "at most \(Self.mostAcknowledged) messages")
             }
+            guard service.mayRemove else { throw .notStored }
             service.acknowledge(Set(message.ids), of: recipient)
             return .done(.init())
         case .send(let message): return try send(message, recipient)
@@ -175,6 +179,10 @@ final class PushConnection {
         guard key.isEmpty || service.isKey(key) else {
             throw Refusal(.invalid, "the key is no uncompressed point of P-256")
         }
+        if let endpoint = service.address(of: recipient, message.name, key) {
+            return .subscription(.with { $0.endpoint = endpoint })
+        }
+        guard service.mayAdd else { throw .notStored }
         do throws(Mailboxes.Refusal) {
             let endpoint = try service.subscribe(recipient, message.name, key)
             return .subscription(.with { $0.endpoint = endpoint })
@@ -193,6 +201,7 @@ final class PushConnection {
         guard PushTopic.isValid(message.topic) else {
             throw Refusal(.invalid, "a topic has at most 32 characters of base64url")
         }
+        guard service.mayAdd else { throw .notStored }
         do throws(Mailboxes.Refusal) {
             let id = try service.add(
                 PushOffer(
@@ -207,9 +216,9 @@ final class PushConnection {
     // MARK: Answers
 
     /// The requests of this turn could not be stored.
-    func fail(_ reason: String) {
+    func fail() {
         for index in answers.indices.dropFirst(kept) {
-            answers[index].body = Refusal(.failed, reason).body
+            answers[index].body = Refusal.notStored.body
         }
     }
 

@@ -2,7 +2,7 @@ import Crypto
 import EventHandlers
 import EventLoop
 import Glibc
-package import LinuxSystem
+import LinuxSystem
 package import Logging
 import NightbellWire
 import SwiftProtobuf
@@ -54,6 +54,12 @@ package final class PushService {
     private var lastProblem = ""
     /// Offers that are answered once they are stored.
     private var accepted: [(continuation: PushDoor.Continuation, result: PushDoor.Outcome)] = []
+    /// Nothing is added before this time, by `BootClock`, because the store has failed …
+    private var addsAgainAt: Int64 = 0
+    /// … and nothing is removed, because removals alone have failed, too.
+    private var removesAgainAt: Int64 = 0
+    /// In nanoseconds: with each failure all of the store is read again.
+    private static let storePause: Int64 = 1_000_000_000
     /// In milliseconds.
     private static let acceptPause: Int64 = 200
     private static let acceptsPerTurn = 16
@@ -176,9 +182,11 @@ package final class PushService {
     private func undoTurn(_ problem: String) {
         if problem != lastProblem { logger.error("\(problem)") }
         lastProblem = problem
+        // Removals make room, and may be stored where nothing can be added.
+        if mayAdd { addsAgainAt = BootClock.now() + Self.storePause } else { removesAgainAt = addsAgainAt }
         store.dropChanges(lastNumber: mailboxes.lastNumber)
         for index in accepted.indices { accepted[index].result = .failed }
-        for connection in touched.values { connection.fail("it cannot be stored") }
+        for connection in touched.values { connection.fail() }
         do throws(PushError) {
             let number = mailboxes.lastNumber
             mailboxes = try store.load(configuration.limits)
@@ -191,6 +199,10 @@ package final class PushService {
             logger.error("\(error)")
         }
     }
+
+    /// A store that has failed is left alone for a while.
+    var mayAdd: Bool { BootClock.now() >= addsAgainAt }
+    var mayRemove: Bool { BootClock.now() >= removesAgainAt }
 
     func touch(_ connection: PushConnection) { touched[ObjectIdentifier(connection)] = connection }
 
@@ -274,6 +286,10 @@ package final class PushService {
     private func takeOffers() {
         let (offers, isClosed) = door.takeOffers()
         for (offer, continuation) in offers {
+            guard mayAdd else {
+                accepted.append((continuation, .failed))
+                continue
+            }
             do throws(Mailboxes.Refusal) {
                 let (id, lifetime) = try add(offer)
                 accepted.append((continuation, .accepted(id, lifetime: lifetime)))
@@ -288,19 +304,29 @@ package final class PushService {
 
     func isKey(_ bytes: [UInt8]) -> Bool { (try? P256.Signing.PublicKey(x963Representation: bytes)) != nil }
 
-    /// - Returns: the address.
+    /// The address that a client has already.
+    func address(of recipient: Recipient, _ name: String, _ key: [UInt8]) -> String? {
+        // Waiting messages are reported once more: the client may have observed pushes only just now.
+        mailboxes.noteChange(of: recipient)
+        guard let subscription = mailboxes.subscription(of: recipient, named: name),
+            subscription.applicationServerKey == key
+        else { return nil }
+        return address(subscription.token)
+    }
+
+    /// - Returns: the new address.
     func subscribe(
         _ recipient: Recipient, _ name: String, _ key: [UInt8]
     ) throws(Mailboxes.Refusal) -> String {
-        // Waiting messages are reported once more: the client may have observed pushes only just now.
-        mailboxes.noteChange(of: recipient)
-        if let subscription = mailboxes.subscription(of: recipient, named: name) {
-            if subscription.applicationServerKey == key { return address(subscription.token) }
-            unsubscribe(recipient, name)
-        }
         let subscription = PushSubscription(
             token: Self.makeToken(), recipient: recipient, name: name, applicationServerKey: key)
-        try mailboxes.add(subscription)
+        if let old = mailboxes.subscription(of: recipient, named: name) {
+            _ = mailboxes.replace(old, by: subscription)
+            store.remove(old)
+            door.withdraw(old.token)
+        } else {
+            try mailboxes.add(subscription)
+        }
         store.add(subscription)
         door.publish(subscription.token, key)
         return address(subscription.token)
@@ -317,7 +343,7 @@ package final class PushService {
     }
 
     func names(of recipient: Recipient) -> [String] {
-        // As for `subscribe`.
+        // As for `address`.
         mailboxes.noteChange(of: recipient)
         return mailboxes.names(of: recipient)
     }

@@ -159,7 +159,12 @@ struct MailboxTests {
         #expect(
             ids(boxes, box(2, "a").recipient).count == 1 && !ids(boxes, box(2, "a").recipient).contains(first)
         )
-        _ = boxes.remove(box(1, "a"))
+        // Another key needs no more room, though there is none.
+        let new = PushSubscription(
+            token: "1a'", recipient: box(1, "a").recipient, name: "a", applicationServerKey: [4])
+        let gone = boxes.replace(box(1, "a"), by: new)
+        #expect(gone.count == 2 && boxes.subscription(of: new.recipient, named: "a") == new)
+        #expect(throws: Mailboxes.Refusal.noSubscription) { try leave(&boxes, "1a") }
         #expect(throws: Never.self) { try leave(&boxes, "1b") }
     }
 
