@@ -141,7 +141,7 @@ struct Endpoints: Sendable {
 
     private func act(
         _ request: Request, _ context: Context,
-        whenDone: @escaping @Sendable (NightbellError) -> Void? = { _ in nil },
+        whenDone: (@Sendable (NightbellError) -> Void?)? = nil,
         _ command: @escaping @Sendable (inout Administration, String) throws(NightbellError) -> Void
     ) async throws -> Response {
         let name = try identifier(context)

@@ -78,22 +78,24 @@ struct RESTTests {
         _ = running
     }
 
-    /// A supervisor that loses its answer to the first request of this number, and does not know the client
-    /// afterwards.
+    /// A supervisor that ends the connection with the first request, "before" or "after" its answer. It knows no
+    /// client.
     private static let forgetful = """
         import os, socket, sys, threading
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(sys.argv[1])
         listener.listen()
-        tag = bytes([(int(sys.argv[2]) << 3) % 128 | 130, int(sys.argv[2]) >> 4])
+        # WakeClient and QuitClient.
+        tags = [bytes([(field << 3) % 128 | 130, field >> 4]) for field in (36, 38)]
         seen = []
         def serve(one):
             while packet := one.recv(65536):
-                if packet[2:4] != tag: continue
+                if packet[2:4] not in tags: continue
                 seen.append(packet)
-                if len(seen) == 1: break
+                if len(seen) == 1 and sys.argv[2] == "before": break
                 # The number of the request, and an error: NO_SUCH_CLIENT.
                 one.send(packet[:2] + bytes([0x1a, 2, 8, 46]))
+                if len(seen) == 1: break
             one.close()
         print("listens", flush=True)
         while True:
@@ -101,29 +103,31 @@ struct RESTTests {
             threading.Thread(target=serve, args=[one], daemon=True).start()
         """
 
-    @Test("A client that was quit when the supervisor died has been quit; one that is not known is not")
-    func repeatedQuit() throws {
-        for (action, field, status) in [("quit", 38, 204), ("wake", 36, 404)] {
-            let directory = try TemporaryDirectory()
-            let socket = directory.file("nightbell.sock")
-            let supervisor = try Program(
-                "/usr/bin/python3", ["-c", Self.forgetful, socket, "\(field)"])
-            try supervisor.wrote("listens")
-            let made = try Program.run(
-                "nightbell-gateway",
-                ["token", "create", "test", "--tokens", directory.file("tokens"), "--scope", "wake"])
-            let token = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
-            let gateway = try Program(
-                "nightbell-gateway",
-                ["--listen", "0", "--tokens", directory.file("tokens"), "--socket", socket])
-            try gateway.wrote("/\n")
-            let port = try #require(
-                gateway.output.split(separator: ":").last?.split(separator: "/").first.flatMap { Int($0) })
-            let peer = try HTTPPeer(port: port)
-            for expected in [status, 404] {
-                try peer.request("POST", "/v1/clients/a/\(action)", token: token)
-                #expect(try peer.response().status == expected, "\(action)")
-            }
+    @Test(
+        "A client that was quit when the supervisor died has been quit; one that is not known is not",
+        arguments: [
+            ("before", [("quit", 204), ("quit", 404)]), ("before", [("wake", 404), ("wake", 404)]),
+            ("after", [("wake", 404), ("quit", 404)]),
+        ])
+    func repeatedQuit(end: String, requests: [(String, Int)]) throws {
+        let directory = try TemporaryDirectory()
+        let socket = directory.file("nightbell.sock")
+        let supervisor = try Program("/usr/bin/python3", ["-c", Self.forgetful, socket, end])
+        try supervisor.wrote("listens")
+        let made = try Program.run(
+            "nightbell-gateway",
+            ["token", "create", "test", "--tokens", directory.file("tokens"), "--scope", "wake"])
+        let token = made.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        let gateway = try Program(
+            "nightbell-gateway",
+            ["--listen", "0", "--tokens", directory.file("tokens"), "--socket", socket])
+        try gateway.wrote("/\n")
+        let port = try #require(
+            gateway.output.split(separator: ":").last?.split(separator: "/").first.flatMap { Int($0) })
+        let peer = try HTTPPeer(port: port)
+        for (action, status) in requests {
+            try peer.request("POST", "/v1/clients/a/\(action)", token: token)
+            #expect(try peer.response().status == status, "\(action)")
         }
     }
 
