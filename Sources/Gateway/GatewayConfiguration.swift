@@ -56,9 +56,12 @@ package struct GatewayConfiguration: Sendable {
     /// Whether it listens on all addresses of the machine: nothing can be sent to `0.0.0.0` or `::`.
     package var isWildcard: Bool {
         var (four, six) = (in_addr(), in6_addr())
-        if inet_pton(AF_INET, host, &four) == 1 { return four.s_addr == 0 }
+        // As the resolver reads it: `0` is an address, too.
+        if inet_aton(host, &four) != 0 { return four.s_addr == 0 }
         guard inet_pton(AF_INET6, host, &six) == 1 else { return false }
-        return withUnsafeBytes(of: six) { $0.allSatisfy { $0 == 0 } }
+        let bytes = withUnsafeBytes(of: six) { Array($0) }
+        let isMapped = bytes[..<12].elementsEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
+        return bytes.dropFirst(isMapped ? 12 : 0).allSatisfy { $0 == 0 }
     }
 
     /// Whether only processes of this machine can connect.

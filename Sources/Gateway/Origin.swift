@@ -1,5 +1,8 @@
+import Glibc
+
 /// Scheme, host and port by which a service is reached, such as `https://push.example.org`, in the form in which
-/// programs compare them (RFC 6454): lower-case letters, and no port that is the scheme's own.
+/// programs compare them (RFC 6454): lower-case letters, no port that is the scheme's own, and one way to write an
+/// address of IPv6.
 package struct Origin: Sendable, Equatable, CustomStringConvertible {
     package let description: String
 
@@ -8,7 +11,7 @@ package struct Origin: Sendable, Equatable, CustomStringConvertible {
         let parts = text.lowercased().split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, let ownPort = Self.ports[parts[0]] else { return nil }
         let authority = parts[1].hasSuffix("/") ? parts[1].dropLast() : parts[1]
-        guard let (host, port) = Self.split(authority), Self.isHost(host) else { return nil }
+        guard let (name, port) = Self.split(authority), let host = Self.host(name) else { return nil }
         guard port != "" && port != ownPort else {
             description = "\(parts[0])://\(host)"
             return
@@ -28,19 +31,31 @@ package struct Origin: Sendable, Equatable, CustomStringConvertible {
         return port.isEmpty ? nil : (authority[..<colon], port)
     }
 
-    private static func isHost(_ text: Substring) -> Bool {
+    /// nil: it is no host.
+    private static func host(_ text: Substring) -> String? {
         if text.hasPrefix("["), text.hasSuffix("]") {
-            let address = text.dropFirst().dropLast()
-            return address.contains(":")
-                && address.utf8.allSatisfy {
-                    isDigit($0) || (0x61...0x66).contains($0) || $0 == 0x3A || $0 == 0x2E
-                }
+            return address(String(text.dropFirst().dropLast())).map { "[\($0)]" }
         }
-        return !text.isEmpty
+        let isName =
+            !text.isEmpty
             && text.utf8.allSatisfy { byte in
                 isDigit(byte) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
                     || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
             }
+        return isName ? String(text) : nil
+    }
+
+    /// nil: it is no address of IPv6.
+    private static func address(_ text: String) -> String? {
+        var address = in6_addr()
+        // The zero byte would end it.
+        guard !text.utf8.contains(0), inet_pton(AF_INET6, text, &address) == 1 else { return nil }
+        var written = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        return written.withUnsafeMutableBufferPointer { written in
+            inet_ntop(AF_INET6, &address, written.baseAddress, socklen_t(written.count)).map {
+                String(cString: $0)
+            }
+        }
     }
 
     private static func isDigit(_ byte: UInt8) -> Bool {

@@ -123,7 +123,8 @@ struct ServeCommand: AsyncParsableCommand {
         }
         var tried = GatewayConfiguration(tokenFile: "", socketPath: "")
         tried.host = address.host
-        guard push == nil || publicURL != nil || !tried.isWildcard else {
+        let hasOrigin = !tried.isWildcard && Origin(tried.url(port: 1)) != nil
+        guard push == nil || publicURL != nil || hasOrigin else {
             throw ValidationError(
                 "\(listen) is no address that senders of pushes can use: give --public-url, too")
         }

@@ -17,6 +17,7 @@ struct OriginTests {
             ("https://192.0.2.1:7480", "https://192.0.2.1:7480"),
             ("https://[2001:DB8::1]", "https://[2001:db8::1]"),
             ("https://[2001:db8::1]:443", "https://[2001:db8::1]"),
+            ("https://[2001:0db8:0:0:0::0001]", "https://[2001:db8::1]"),
             ("https://[2001:db8::1]:7480/", "https://[2001:db8::1]:7480"),
         ])
     func origins(text: String, origin: String) {
@@ -30,7 +31,8 @@ struct OriginTests {
             "https://a/b", "https://a//", "https://a?b", "https://a/?b", "https://a#b", "https://u@a",
             "https://u:p@a", "https://a:", "https://a:/", "https://a:0", "https://a:65536", "https://a:08",
             "https://a:x", "https://a:+1", "https://:80", "https://[::1", "https://::1", "https://[]",
-            "https://[a]", "https://a b", "https://a\n", "https://ä", "https://a\\b", "https://[::1]x",
+            "https://[:::::]", "https://[fe80::1%eth0]", "https://[::1\u{0}]", "https://[a]", "https://a b",
+            "https://a\n", "https://ä", "https://a\\b", "https://[::1]x",
         ])
     func none(text: String) {
         #expect(Origin(text) == nil)
@@ -38,7 +40,9 @@ struct OriginTests {
 
     @Test(
         "Without one that can be reached, it does not keep pushes",
-        arguments: ["0.0.0.0:0", "[::]:0", "[0:0:0::0]:0"])
+        arguments: [
+            "0.0.0.0:0", "[::]:0", "[0:0:0::0]:0", "0:0", "0x0:0", "[::ffff:0.0.0.0]:0", "[fe80::1%lo]:0",
+        ])
     func wildcards(listen: String) throws {
         let directory = try TemporaryDirectory()
         func outcome(_ more: String...) throws -> Program.Outcome {
