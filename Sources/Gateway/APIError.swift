@@ -11,6 +11,8 @@ struct APIError: HTTPResponseError {
     var code: String
     var message: String
     var headers: HTTPFields = [:]
+    /// It is an answer to requests that show neither a valid token or proof nor an address that exists.
+    var isForStrangers = false
 
     func response(from request: Request, context: some RequestContext) -> Response { response }
 
@@ -24,7 +26,8 @@ struct APIError: HTTPResponseError {
 
     static let unauthenticated = APIError(
         status: .unauthorized, code: "UNAUTHENTICATED",
-        message: "a token is needed: Authorization: Bearer …", headers: [.wwwAuthenticate: "Bearer"])
+        message: "a token is needed: Authorization: Bearer …", headers: [.wwwAuthenticate: "Bearer"],
+        isForStrangers: true)
 
     static func scopeRequired(_ scope: Scope) -> APIError {
         APIError(
@@ -33,22 +36,18 @@ struct APIError: HTTPResponseError {
             headers: [.wwwAuthenticate: "Bearer error=\"insufficient_scope\", scope=\"\(scope.rawValue)\""])
     }
 
-    static let notFound = APIError(status: .notFound, code: "NOT_FOUND", message: "there is nothing here")
+    static let notFound = APIError(
+        status: .notFound, code: "NOT_FOUND", message: "there is nothing here", isForStrangers: true)
 
     static func methodNotAllowed(_ allowed: [HTTPRequest.Method]) -> APIError {
         let names = allowed.map(\.rawValue).joined(separator: ", ")
         return APIError(
             status: .methodNotAllowed, code: "METHOD_NOT_ALLOWED", message: "permitted: \(names)",
-            headers: [.allow: names])
+            headers: [.allow: names], isForStrangers: true)
     }
 
     static func invalid(_ message: String) -> APIError {
         APIError(status: .badRequest, code: "INVALID_ARGUMENT", message: message)
-    }
-
-    /// Whether it is an answer to requests that show neither a valid token nor an address that exists.
-    var isForStrangers: Bool {
-        [Self.unauthenticated.code, Self.notFound.code, Self.methodNotAllowed([]).code].contains(code)
     }
 
     static let noSuchClient = APIError(

@@ -87,7 +87,12 @@ struct Endpoints: Sendable {
                 return try await handler(request, context)
             }
             let mayGoOn = await strangers.wait(kind)
-            var response = try await handler(request, context)
+            var response: Response
+            do {
+                response = try await handler(request, context)
+            } catch let error as APIError {
+                response = error.response
+            }
             if !mayGoOn { response.headers[.connection] = "close" }
             return response
         }

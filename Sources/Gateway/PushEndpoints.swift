@@ -58,7 +58,11 @@ struct PushEndpoints: Sendable {
         switch door.look(for: context.parameters.get("token") ?? "") {
         case .key(let key): return key
         case .nothing: throw .notFound
-        case .unknown: throw .pushUnavailable
+        case .unknown:
+            // Whatever the address is.
+            var error = APIError.pushUnavailable
+            error.isForStrangers = true
+            throw error
         }
     }
 
@@ -67,7 +71,7 @@ struct PushEndpoints: Sendable {
             throw APIError(
                 status: .unauthorized, code: "UNAUTHENTICATED",
                 message: "this address is for one sender only",
-                headers: [.wwwAuthenticate: "vapid"])
+                headers: [.wwwAuthenticate: "vapid"], isForStrangers: true)
         }
         guard let proof = VAPID(authorization: text), proof.key == key, let audience = audience(),
             proof.isValid(for: audience, at: Double(WallClock.now()) / 1e9)
@@ -75,7 +79,8 @@ struct PushEndpoints: Sendable {
             throw APIError(
                 status: .forbidden, code: "WRONG_SENDER",
                 message:
-                    "the proof is not that of this address's sender, is for another service, or is too old")
+                    "the proof is not that of this address's sender, is for another service, or is too old",
+                isForStrangers: true)
         }
     }
 

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 /// follows on their connections is not answered meanwhile: strangers do not keep the machine busy.
 final class StrangerLimits: Sendable {
     enum Kind {
-        /// Neither a valid token nor an address that exists.
+        /// Neither a valid token or proof nor an address that exists.
         case refusal
         /// The dashboard's files, and the description of the interface.
         case page

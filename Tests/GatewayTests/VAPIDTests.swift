@@ -2,6 +2,7 @@ import Crypto
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
 import ProgramTestSupport
 import Testing
 
@@ -20,9 +21,9 @@ struct VAPIDTests {
         return "Authorization: vapid t=\(signed).\(signature), k=\(text(key.publicKey.x963Representation))"
     }
 
-    @Test("A proof is for this service, alone or among others, and not too old")
+    @Test("A proof is for this service, alone or among others, and not too old; others are refused at a rate")
     func audiences() throws {
-        let fixture = try GatewayFixture(pushes: true)
+        let fixture = try GatewayFixture(gateway: ["--refusals", "1"], pushes: true)
         let key = P256.Signing.PrivateKey()
         let client = try Program(
             "nightbell",
@@ -55,10 +56,13 @@ struct VAPIDTests {
             (["aud": own, "exp": soon - 7_200], 403),
             (["aud": own, "exp": soon + 90_000], 403),
         ]
+        let start = BootClock.now()
         for (claims, status) in cases {
             let response = try fixture.post(
                 path, headers: ["TTL: 60", try proof(key, claims)], body: "x")
             #expect(response.status == status, "\(claims)")
         }
+        // Of eight, five at once, one a second by their rate, and one a second because it has waited.
+        #expect(BootClock.now() - start >= 1_400_000_000)
     }
 }
