@@ -12,7 +12,7 @@ let lastEvent = null;
 let clients = new Map();
 let total = 0;
 let isStale = true;
-// The token that clients are being loaded with.
+// The load that is under way.
 let loading = null;
 
 function element(name, className, ...children) {
@@ -134,8 +134,8 @@ function showClients() {
 }
 
 async function load() {
-    if (loading === token) return;
-    const asked = loading = token;
+    if (loading) return;
+    const own = loading = {};
     isStale = false;
     try {
         const query = new URLSearchParams({ order: "recent", limit: shownClients });
@@ -144,7 +144,7 @@ async function load() {
         const [status, list] = await Promise.all(
             [ask("/v1/status"), ask(`/v1/clients?${query}`)].map(async (response) => (await response).json()));
         // It was left meanwhile.
-        if (token !== asked) return;
+        if (loading !== own) return;
         const takenAt = Date.now() - list.age_ms;
         const known = clients;
         listed = list.as_of_unix_ns;
@@ -166,10 +166,10 @@ async function load() {
         $("door").hidden = true;
         $("leave").hidden = false;
     } catch (error) {
-        if (token === asked) refused(error);
+        if (loading === own) refused(error);
     } finally {
         // Another one may have been begun since it was left.
-        if (loading === asked) loading = null;
+        if (loading === own) loading = null;
     }
 }
 
@@ -238,6 +238,8 @@ function receive(block) {
 
 // EventSource cannot send a token, and a token does not belong into an address.
 async function follow() {
+    // It may have been entered before another load has ended.
+    stream?.abort();
     const own = stream = new AbortController();
     while (stream === own) {
         // The gateway gives a sign of life every 15 s.
@@ -286,6 +288,7 @@ function refused(error) {
 
 function leave() {
     token = "";
+    loading = null;
     sessionStorage.removeItem("token");
     stream?.abort();
     stream = null;
@@ -319,6 +322,7 @@ $("entry").addEventListener("submit", (event) => {
     token = $("token").value.trim();
     $("token").value = "";
     sessionStorage.setItem("token", token);
+    loading = null;
     enter();
 });
 $("leave").addEventListener("click", leave);
