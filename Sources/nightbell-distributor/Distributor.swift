@@ -264,6 +264,7 @@ final class Distributor: BusClient {
 
     private func finishPushes() {
         guard !calls.values.contains(where: \.isAwaited), !pushes.isEmpty else { return }
+        patience?.deadline = nil
         // Messages without an answer may have to be handed over again.
         let result: FetchResult = hasFailed || !calls.isEmpty ? .failed : .newData
         for pushes in pushes { pushes.complete(result) }
