@@ -36,6 +36,34 @@ import Testing
     private static let terms = PingTerms(
         earliest: .seconds(24), latest: .seconds(30), answerWithin: .seconds(10))
 
+    /// While pings are sent, the host would wait for a notification of the same turn.
+    @Test func pingsFollowANotification() {
+        var bench = Bench()
+        let pinged = bench.park(pinging: Self.terms)
+        let silent = [bench.park(), bench.park()]
+        bench.now = bench.now + .seconds(25)
+        for token in silent {
+            #expect(bench.turn { $0.fired(token, .readable, into: &$2) } == [.notify(token, .readable)])
+            // The next notification puts them off.
+            if token == silent[0] { bench.now = bench.now + .milliseconds(1) }
+        }
+        let last = bench.now
+        #expect(bench.passToDeadline() == [.ping(pinged, again: false)])
+        #expect(bench.now == last + .milliseconds(2))
+    }
+
+    /// A turn without a notification is no reason to send them.
+    @Test func pingsWaitForTheirTime() {
+        var bench = Bench()
+        let pinged = bench.park(pinging: Self.terms)
+        let silent = bench.park()
+        bench.now = bench.now + .seconds(20)
+        #expect(bench.turn { $0.fired(silent, .readable, into: &$2) } == [.notify(silent, .readable)])
+        bench.now = bench.now + .seconds(5)
+        #expect(bench.turn() == [])
+        #expect(bench.passToDeadline() == [.ping(pinged, again: false)])
+    }
+
     /// Its host has sent the beginning of a message: the supervisor must not write in between.
     @Test func aHeldSocketIsLeftAlone() {
         var bench = Bench()

@@ -48,6 +48,9 @@ struct PingScheduler: Sendable, Equatable {
     /// Whether any ping is due.
     func isDue(at now: Instant) -> Bool { schedule.isDue(at: now) }
 
+    /// Whether any ping may be sent by then.
+    func hasBegun(by end: Instant) -> Bool { schedule.hasBegun(by: end) }
+
     // MARK: Sockets come and go
 
     /// - Parameter profile: its number in `OffloadTotals`.

@@ -40,9 +40,13 @@ package struct Parking: Sendable, Equatable {
     private var pings: PingScheduler
     private var schedule: KeepAliveSchedule
     private var hasToldInTurn = false
+    /// When pings inside their window are sent that are not due yet: soon after the last notification. With
+    /// the notification, its host would wait for them.
+    private var joinsPingsAt: Instant?
 
     /// The maximum of pings in one turn: while they are sent, no notification is delivered.
     private static let pingsPerTurn = 32
+    private static let joiningPause: Duration = .milliseconds(2)
 
     /// Only the settings of keep-alives and pings are used.
     package init(settings: Settings) {
@@ -52,7 +56,9 @@ package struct Parking: Sendable, Equatable {
     }
 
     /// When `endTurn` must be called at the latest.
-    package var nextDeadline: Instant? { earlier(schedule.nextDeadline, pings.nextDeadline) }
+    package var nextDeadline: Instant? {
+        earlier(earlier(schedule.nextDeadline, pings.nextDeadline), joinsPingsAt)
+    }
 
     package var count: Int { places.count }
 
@@ -184,7 +190,7 @@ package struct Parking: Sendable, Equatable {
     }
 
     /// Ends a turn: handles what is due, and reports every keep-alive inside its window if any notification
-    /// is delivered.
+    /// is delivered. Pings inside their window follow a moment later.
     package mutating func endTurn(at now: Instant, into actions: inout [Action]) {
         for _ in 0..<pings.deadlineCount {
             guard let slot = pings.popDeadline(at: now) else { break }
@@ -196,7 +202,12 @@ package struct Parking: Sendable, Equatable {
             case nil: break
             }
         }
-        let isDue = hasToldInTurn || schedule.isDue(at: now) || pings.isDue(at: now)
+        if hasToldInTurn {
+            let pause = now + Self.joiningPause
+            joinsPingsAt = pings.hasBegun(by: pause) ? pause : nil
+        }
+        let sendsPings = pings.isDue(at: now) || joinsPingsAt.map { $0 <= now } ?? false
+        let isDue = hasToldInTurn || sendsPings || schedule.isDue(at: now)
         hasToldInTurn = false
         guard isDue else { return }
         while let slot = schedule.popBegun(at: now) {
@@ -204,6 +215,8 @@ package struct Parking: Sendable, Equatable {
             counters.keepAlivesDue += 1
             actions.append(.notify(token, .keepAliveDue))
         }
+        guard sendsPings else { return }
+        joinsPingsAt = nil
         for _ in 0..<Self.pingsPerTurn {
             guard let slot = pings.popPing(at: now) else { return }
             if let token = token(inSlot: slot) { actions.append(.ping(token, again: false)) }

@@ -51,6 +51,9 @@ package struct KeepAliveSchedule: Sendable, Equatable {
         return aim <= now
     }
 
+    /// Whether any window has begun by then.
+    package func hasBegun(by end: Instant) -> Bool { beginnings.first.map { $0.instant <= end } ?? false }
+
     /// Whether the window of this client has begun.
     package func hasBegun(_ slot: UInt32, at now: Instant) -> Bool {
         guard let beginning = beginnings[slot] else { return false }
