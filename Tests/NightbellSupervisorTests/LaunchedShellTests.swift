@@ -13,25 +13,31 @@ import Testing
     private let name = "org.example.phone"
     private let other = "org.example.other"
 
-    private func supervisor(
-        _ configure: (inout SupervisorConfiguration) -> Void = { _ in }
-    ) throws -> TestSupervisor {
+    private func supervisor() throws -> TestSupervisor {
         try TestSupervisor {
             $0.settings.launches.retry = .milliseconds(20)
             $0.settings.launches.retryMaximum = .milliseconds(80)
-            configure(&$0)
+            $0.settings.launches.settled = .milliseconds(1)
         }
     }
 
-    @Test func aProgramStartedByALaunchedShellIsTheClient() throws {
-        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
-        let actor = try TestClient(name, of: supervisor)
-        actor.arguments = ["-c", "'\(actor.program)'; exit $?"]
+    /// Has a client hand over a socket and crash; it is launched by this script of the shell from then on.
+    ///
+    /// - Returns: the other end of the socket.
+    private func crash(_ actor: TestClient, launchedBy script: String) throws -> CInt {
+        actor.arguments = ["-c", script]
         actor.program = "/bin/sh"
         let first = try actor.start()
         let peer = try first.park("registration")
-        defer { close(peer) }
         kill(first.pid, SIGKILL)
+        return peer
+    }
+
+    @Test func aProgramStartedByALaunchedShellIsTheClient() throws {
+        let supervisor = try supervisor()
+        let actor = try TestClient(name, of: supervisor)
+        let peer = try crash(actor, launchedBy: "'\(actor.program)'; exit $?")
+        defer { close(peer) }
         var shells: [pid_t] = []
         for round in 0..<4 {
             let process = try actor.returns()
@@ -62,14 +68,10 @@ import Testing
 
     /// As `setsid --wait`, `script` and `su` do.
     @Test func aProgramInASessionOfItsOwnIsTheClient() throws {
-        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)
-        actor.arguments = ["-c", "setsid --wait '\(actor.program)'; exit $?"]
-        actor.program = "/bin/sh"
-        let first = try actor.start()
-        let peer = try first.park("registration")
+        let peer = try crash(actor, launchedBy: "setsid --wait '\(actor.program)'; exit $?")
         defer { close(peer) }
-        kill(first.pid, SIGKILL)
         for _ in 0..<3 {
             let process = try actor.returns()
             supervisor.launched.note(process.pid)
@@ -86,14 +88,11 @@ import Testing
     /// A launched program that says nothing itself may have opened a terminal. `NIGHTBELL_LAUNCH` holds the
     /// identifier of the recorded launch; what a manifest declares is launched without it.
     @Test func anotherProgramInASessionOfItsOwnIsAClientOfItsOwn() throws {
-        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)
-        actor.arguments = ["-c", "setsid --wait env -u NIGHTBELL_LAUNCH '\(actor.program)'; exit $?"]
-        actor.program = "/bin/sh"
-        let first = try actor.start()
-        let peer = try first.park("registration")
+        let peer = try crash(
+            actor, launchedBy: "setsid --wait env -u NIGHTBELL_LAUNCH '\(actor.program)'; exit $?")
         defer { close(peer) }
-        kill(first.pid, SIGKILL)
         let process = try actor.appears()
         supervisor.launched.note(process.pid)
         try process.command("hello \(other) voip")
@@ -106,14 +105,10 @@ import Testing
 
     /// A shell that goes on after its program could start it again, beside the next launch.
     @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
-        let supervisor = try supervisor { $0.settings.launches.settled = .milliseconds(1) }
+        let supervisor = try supervisor()
         let actor = try TestClient(name, of: supervisor)
-        actor.arguments = ["-c", "'\(actor.program)'; sleep 1000"]
-        actor.program = "/bin/sh"
-        let first = try actor.start()
-        let peer = try first.park("registration")
+        let peer = try crash(actor, launchedBy: "'\(actor.program)'; sleep 1000")
         defer { close(peer) }
-        kill(first.pid, SIGKILL)
         // They end with their channels.
         var processes: [TestClientProcess] = []
         var shells: [pid_t] = []
@@ -139,12 +134,8 @@ import Testing
         let daemon = try DaemonProcess(
             suspension: "none", "--set launches.retry=20ms --set launches.settled=1ms")
         let actor = try TestClient(name, socketPath: daemon.socketPath)
-        actor.arguments = ["-c", "'\(actor.program)'; sleep 1000"]
-        actor.program = "/bin/sh"
-        let first = try actor.start()
-        let peer = try first.park("registration")
+        let peer = try crash(actor, launchedBy: "'\(actor.program)'; sleep 1000")
         defer { close(peer) }
-        kill(first.pid, SIGKILL)
         let second = try actor.returns()
         let shell = try ProcessHandle(opening: getsid(second.pid))
         try daemon.killWorker()
