@@ -10,33 +10,6 @@ import Testing
 /// Processes of other users that take as much of the push service as they can get.
 @Suite("Crowds at the push service", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct PushCrowdTests {
-    private static let name = "org.example.reader"
-
-    /// A client that sleeps, and the path of its address.
-    private func sleeper(_ fixture: GatewayFixture) throws -> (client: Program, path: String) {
-        let client = try Program(
-            "nightbell",
-            [
-                "run", "--socket", fixture.supervisor.socket, "--identifier", Self.name, "--",
-                Program.product("scripted-client"),
-            ])
-        try client.say("hello \(Self.name)")
-        try client.say("push-endpoint")
-        try client.wrote("/push/")
-        try client.say("echo asked")
-        try client.wrote("ok asked")
-        let line = try #require(client.output.split(separator: "\n").last { $0.contains("/push/") })
-        try client.say("background")
-        try fixture.supervisor.reaches("suspended", Self.name)
-        return (client, "/push/" + (try #require(line.split(separator: "/").last)))
-    }
-
-    private func send(_ fixture: GatewayFixture, _ path: String, _ body: String) throws -> Int {
-        try fixture.post(path, headers: ["TTL: 600"], body: body).status
-    }
-
-    private func store(_ fixture: GatewayFixture) -> String { fixture.directory.file("push") }
-
     /// A program of another user that speaks to the push service.
     private func stranger(_ fixture: GatewayFixture, user: Int = 65_533, _ body: String) throws -> Program {
         let program = """
@@ -69,13 +42,13 @@ struct PushCrowdTests {
                 return gone
             \(body)
             """
-        return try Program("/usr/bin/python3", ["-c", program, store(fixture) + "/push.sock"])
+        return try Program("/usr/bin/python3", ["-c", program, fixture.pushStore + "/push.sock"])
     }
 
     @Test("Processes that ask and do not read are disconnected, and few of one user are waited for")
     func unread() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         let crowd = try stranger(
             fixture,
             """
@@ -97,7 +70,7 @@ struct PushCrowdTests {
             print("answered", len(first.recv(131072)) > 30000, flush=True)
             """)
         try crowd.wrote("asked")
-        #expect(try send(fixture, path, "beside the deaf") == 201)
+        #expect(try fixture.push(path, "beside the deaf") == 201)
         try client.wrote(" beside the deaf\n")
         let outcome = try crowd.outcome(within: 60_000)
         #expect(outcome.output == "asked\nat once 24\nall 40\nanswered True\n", "\(outcome)")
@@ -106,7 +79,7 @@ struct PushCrowdTests {
     @Test("Two users that take all connections keep no other user from its messages")
     func manyConnections() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         let crowds = try [65_533, 65_532].map { user in
             try stranger(
                 fixture, user: user,
@@ -127,7 +100,7 @@ struct PushCrowdTests {
             """
         ).outcome()
         #expect(other.output == "08013a00\n", "\(other)")
-        #expect(try send(fixture, path, "in a crowd") == 201)
+        #expect(try fixture.push(path, "in a crowd") == 201)
         try client.wrote(" in a crowd\n")
         #expect(try fixture.get("/healthz").status == 200)
         for crowd in crowds { crowd.send(signal: SIGKILL) }
@@ -135,7 +108,8 @@ struct PushCrowdTests {
 
     /// The transactions in the store's write-ahead log (sqlite.org/fileformat2.html, section 4).
     private func commits(_ fixture: GatewayFixture) throws -> Int {
-        let log = [UInt8](try Data(contentsOf: URL(fileURLWithPath: store(fixture) + "/pushes.sqlite-wal")))
+        let path = fixture.pushStore + "/pushes.sqlite-wal"
+        let log = [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
         func number(_ offset: Int) -> Int { log[offset..<offset + 4].reduce(0) { $0 << 8 | Int($1) } }
         guard log.count >= 32 else { return 0 }
         let frame = 24 + number(8)

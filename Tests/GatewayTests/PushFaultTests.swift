@@ -8,81 +8,49 @@ import Testing
 /// Faults of the push service, and processes that mean it harm.
 @Suite("Faults of the push service", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct PushFaultTests {
-    private static let name = "org.example.reader"
-
-    /// A client that sleeps, and the path of its address.
-    private func sleeper(_ fixture: GatewayFixture) throws -> (client: Program, path: String) {
-        let client = try Program(
-            "nightbell",
-            [
-                "run", "--socket", fixture.supervisor.socket, "--identifier", Self.name, "--",
-                Program.product("scripted-client"),
-            ])
-        try client.say("hello \(Self.name)")
-        let path = try address(client)
-        try client.say("background")
-        try fixture.supervisor.reaches("suspended", Self.name)
-        return (client, path)
-    }
-
-    private func address(_ client: Program) throws -> String {
-        let before = client.output.components(separatedBy: "/push/").count
-        try client.say("push-endpoint")
-        let isThere = eventually(within: 20_000) {
-            client.output.components(separatedBy: "/push/").count > before && client.output.hasSuffix("\n")
-        }
-        #expect(isThere, "\(client.output)")
-        let line = try #require(client.output.split(separator: "\n").last { $0.contains("/push/") })
-        return "/push/" + (try #require(line.split(separator: "/").last))
-    }
-
-    private func send(_ fixture: GatewayFixture, _ path: String, _ body: String) throws -> Int {
-        try fixture.post(path, headers: ["TTL: 600"], body: body).status
-    }
-
-    private func store(_ fixture: GatewayFixture) -> String { fixture.directory.file("push") }
+    private static let name = GatewayFixture.pushedName
 
     @Test("A name that the store would cut harms nobody else")
     func namesWithZero() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         for name in ["a\u{0}b", "a\u{0}c"] {
             try client.say("push-endpoint \(name)")
             #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)
             try client.wrote("control characters")
         }
-        #expect(try send(fixture, path, "after") == 201)
+        #expect(try fixture.push(path, "after") == 201)
         try client.wrote(" after\n")
     }
 
     @Test("After its store was lost, a client is told of what arrives at its new address")
     func lostStore() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
-        #expect(try send(fixture, path, "before") == 201)
+        let (client, path) = try fixture.sleeper()
+        #expect(try fixture.push(path, "before") == 201)
         try client.wrote(" before\n")
         try fixture.killGateway()
         for name in ["pushes.sqlite", "pushes.sqlite-wal", "pushes.sqlite-shm"] {
-            unlink(store(fixture) + "/" + name)
+            unlink(fixture.pushStore + "/" + name)
         }
         try fixture.startGateway()
-        #expect(try send(fixture, path, "nowhere") == 404)
+        #expect(try fixture.push(path, "nowhere") == 404)
         #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)
-        let new = try address(client)
+        let new = try fixture.pushPath(client)
         #expect(new != path)
         try fixture.supervisor.reaches("suspended", Self.name)
-        #expect(try send(fixture, new, "after") == 201)
+        #expect(try fixture.push(new, "after") == 201)
         try client.wrote(" after\n")
     }
 
     @Test("While there is no push service, a client is not woken in vain")
     func absentService() throws {
         let fixture = try GatewayFixture(daemon: ["--set", "push.retry=100ms"], pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         try client.say("fetch failed")
         _ = try fixture.supervisor.nightbell("wake", Self.name)
         try client.wrote("ok\n")
-        #expect(try send(fixture, path, "unhandled") == 201)
+        #expect(try fixture.push(path, "unhandled") == 201)
         try client.wrote("result=failed")
         try fixture.killGateway()
         // One that is under way when the service ends may still fail.
@@ -103,18 +71,18 @@ struct PushFaultTests {
     @Test("A client is not told more often because it asks anew")
     func limitOfAnObserver() throws {
         let fixture = try GatewayFixture(daemon: ["--set", "push.perHour=1"], pushes: true)
-        let (client, path) = try sleeper(fixture)
-        #expect(try send(fixture, path, "first") == 201)
+        let (client, path) = try fixture.sleeper()
+        #expect(try fixture.push(path, "first") == 201)
         try client.wrote(" first\n")
         try fixture.supervisor.reaches("suspended", Self.name)
         _ = try fixture.supervisor.nightbell("wake", Self.name)
         try client.say("stop-observing nightbell.pushes")
-        #expect(try address(client) == path)
+        #expect(try fixture.pushPath(client) == path)
         try client.say("observe another pushes")
         try client.say("echo observed")
         try client.wrote("ok observed")
         try fixture.supervisor.reaches("suspended", Self.name)
-        #expect(try send(fixture, path, "second") == 201)
+        #expect(try fixture.push(path, "second") == 201)
         let isHeld = try eventually(within: 20_000) {
             let all = try fixture.supervisor.shown(Self.name)["observations"] as? [[String: Any]]
             return all?.count == 1 && all?.first?["waits_for"] as? String == "too-many"
@@ -125,9 +93,9 @@ struct PushFaultTests {
     @Test("On a full disk messages are refused, and everything else is served")
     func fullDisk() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         try fixture.killGateway()
-        let own = store(fixture)
+        let own = fixture.pushStore
         let copy = own + ".copy"
         #expect(try Program("/bin/cp", ["-a", own, copy]).outcome().code == 0)
         let mounted = try Program("/bin/mount", ["-t", "tmpfs", "-o", "size=400k,mode=755", "tmpfs", own])
@@ -141,7 +109,7 @@ struct PushFaultTests {
         try client.say("fetch failed")
         var statuses: [Int] = []
         let body = String(repeating: "x", count: 4_096)
-        for _ in 0..<100 where !statuses.contains(503) { statuses.append(try send(fixture, path, body)) }
+        for _ in 0..<100 where !statuses.contains(503) { statuses.append(try fixture.push(path, body)) }
         #expect(statuses.first == 201 && statuses.last == 503, "\(statuses)")
         #expect(try fixture.get("/healthz").status == 200)
         #expect(fixture.gateway.errors.contains("the store of pushes failed"))
@@ -153,7 +121,7 @@ struct PushFaultTests {
             fixture.gateway.errors.components(separatedBy: "store of pushes failed").count
         }
         let (before, start) = (failures(), BootClock.now())
-        for _ in 0..<40 { #expect(try send(fixture, path, body) == 503) }
+        for _ in 0..<40 { #expect(try fixture.push(path, body) == 503) }
         let more = failures() - before
         #expect(Int64(more) <= 2 + (BootClock.now() - start) / 1_000_000_000, "\(more)")
         try fixture.supervisor.reaches("suspended", Self.name)
@@ -164,18 +132,18 @@ struct PushFaultTests {
         #expect(other.code == 0)
         let remounted = try Program("/bin/mount", ["-o", "remount,size=4m", own]).outcome()
         #expect(remounted.code == 0, "\(remounted)")
-        #expect(try eventually { try send(fixture, path, "there is room") == 201 })
+        #expect(try eventually { try fixture.push(path, "there is room") == 201 })
     }
 
     @Test("No other user can read the store, and a second gateway does not touch it")
     func privateStore() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
-        #expect(try send(fixture, path, "secret") == 201)
+        let (client, path) = try fixture.sleeper()
+        #expect(try fixture.push(path, "secret") == 201)
         try client.wrote(" secret\n")
-        for name in try FileManager.default.contentsOfDirectory(atPath: store(fixture))
+        for name in try FileManager.default.contentsOfDirectory(atPath: fixture.pushStore)
         where name.hasPrefix("pushes") || name == "lock" {
-            let attributes = try FileManager.default.attributesOfItem(atPath: store(fixture) + "/" + name)
+            let attributes = try FileManager.default.attributesOfItem(atPath: fixture.pushStore + "/" + name)
             #expect((attributes[.posixPermissions] as? Int).map { $0 & 0o077 } == 0, "\(name)")
         }
         let second = try Program(
@@ -184,7 +152,7 @@ struct PushFaultTests {
                 "--reuid", GatewayFixture.user, "--regid", "nogroup", "--clear-groups",
                 Program.product("nightbell-gateway"), "--listen", "0", "--tokens",
                 fixture.directory.file("tokens"), "--socket", fixture.supervisor.socket, "--push",
-                store(fixture), "--push-socket", store(fixture) + "/other.sock",
+                fixture.pushStore, "--push-socket", fixture.pushStore + "/other.sock",
             ])
         #expect(eventually(within: 20_000) { second.errors.contains("another process has") })
         // Nothing waits there for a store: its sender would send it again.
@@ -197,7 +165,7 @@ struct PushFaultTests {
             "POST", "/v1/clients/\(Self.name)/push", token: token, headers: ["TTL: 600"], body: "lost")
         #expect(try sender.response().status == 503)
         second.send(signal: SIGTERM)
-        #expect(try send(fixture, path, "still there") == 201)
+        #expect(try fixture.push(path, "still there") == 201)
         try client.wrote(" still there\n")
     }
 
@@ -213,13 +181,13 @@ struct PushFaultTests {
                 return one
             \(body)
             """
-        return try Program("/usr/bin/python3", ["-c", program, store(fixture) + "/push.sock"])
+        return try Program("/usr/bin/python3", ["-c", program, fixture.pushStore + "/push.sock"])
     }
 
     @Test("A stranger cannot take messages, and its nonsense ends only its own connection")
     func nonsense() throws {
         let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try sleeper(fixture)
+        let (client, path) = try fixture.sleeper()
         // Take for uid 0: client "org.example.reader"; it is about the stranger's own client of that name. A
         // request that names another uid is refused.
         let hex = "08011212" + Self.name.utf8.map { String(format: "%02x", $0) }.joined()
@@ -243,7 +211,7 @@ struct PushFaultTests {
         #expect(lines.first == "own 08012a00" || lines.first?.hasPrefix("own 0801") == true)
         #expect(lines.dropFirst().first?.contains("other 08011a") == true, "\(lines)")
         #expect(lines.filter { $0 == "end 0" }.count == 4, "\(lines)")
-        #expect(try send(fixture, path, "undisturbed") == 201)
+        #expect(try fixture.push(path, "undisturbed") == 201)
         try client.wrote(" undisturbed\n")
     }
 }
