@@ -283,7 +283,8 @@ let package = Package(
             swiftSettings: settings),
 
         // The real core in a simulated world.
-        .target(name: "Simulation", dependencies: ["NightbellCore"], swiftSettings: strict),
+        .target(
+            name: "Simulation", dependencies: ["NightbellCore", "TransferModel"], swiftSettings: strict),
         .executableTarget(
             name: "nightbell-sim",
             dependencies: [

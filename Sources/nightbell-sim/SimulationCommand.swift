@@ -14,8 +14,8 @@ struct SimulationCommand: AsyncParsableCommand {
             step all invariants are checked. A failure prints its seed; a seed gives the same result on every \
             machine.
 
-            Exit status: 0 if all invariants held, with --fetch all targets, or if with --mistakes each was found; 1 \
-            if not; 64 for wrong arguments.
+            Exit status: 0 if all invariants held, with --fetch or --transfers all targets, or if with --mistakes each \
+            was found; 1 if not; 64 for wrong arguments.
             """)
 
     @Option(name: .customLong("seeds"), help: "The number of worlds; 1000 by default.")
@@ -52,10 +52,17 @@ struct SimulationCommand: AsyncParsableCommand {
     @Flag(help: "Simulate the scheduler of fetches instead, for days of drawn habits.")
     var fetch = false
 
-    @Option(name: .customLong("clients"), help: "With --fetch: the number of clients; 200 by default.")
+    @Flag(help: "Simulate the plan of transfers that can wait instead, over a drawn day.")
+    var transfers = false
+
+    @Option(
+        name: .customLong("clients"),
+        help: "The number of clients; 200 by default with --fetch, 20 with --transfers.")
     var givenClients: Int?
 
-    @Option(name: .customLong("days"), help: "With --fetch: the number of days; 14 by default.")
+    @Option(
+        name: .customLong("days"), help: "The number of days; 14 by default with --fetch, 1 with --transfers."
+    )
     var givenDays: Int?
 
     @Flag(help: "Make each mistake in turn instead, and print the first world that finds it.")
@@ -86,19 +93,23 @@ struct SimulationCommand: AsyncParsableCommand {
         }
         guard !trace || !json else { throw ValidationError("--trace and --json do not go together.") }
         guard !trace || seed != nil else { throw ValidationError("--trace goes with --seed.") }
-        guard fetch || (givenClients == nil && givenDays == nil) else {
-            throw ValidationError("--clients and --days go with --fetch.")
+        guard fetch || transfers || (givenClients == nil && givenDays == nil) else {
+            throw ValidationError("--clients and --days go with --fetch and --transfers.")
         }
         let isAboutWorlds =
             givenSeeds != nil || givenFirst != nil || givenSteps != nil || givenFailures != nil || trace
             || mutation != nil || fault != nil
-        guard !fetch || !isAboutWorlds else {
-            throw ValidationError("--fetch takes --seed, --clients, --days and --json only.")
+        guard !(fetch || transfers) || !(isAboutWorlds || fetch && transfers) else {
+            throw ValidationError("--fetch and --transfers take --seed, --clients, --days and --json only.")
         }
-        guard (givenClients ?? 1) > 0, (givenDays ?? 14) > FetchWorld.firstCounted else {
-            throw ValidationError("--clients takes a number from 1 up, --days one from 4 up.")
+        guard (1...10_000).contains(givenClients ?? 1) else {
+            throw ValidationError("--clients takes a number from 1 to 10000.")
         }
-        guard !mistakes || !(isAboutWorlds || seed != nil || fetch) else {
+        let fewestDays = fetch ? FetchWorld.firstCounted + 1 : 1
+        guard (fewestDays...1_000).contains(givenDays ?? fewestDays) else {
+            throw ValidationError("--days takes a number from \(fewestDays) to 1000.")
+        }
+        guard !mistakes || !(isAboutWorlds || seed != nil || fetch || transfers) else {
             throw ValidationError("--mistakes takes --jobs and --json only.")
         }
         guard mutation == nil && !mistakes || Mutation.areCompiledIn else {
@@ -111,6 +122,12 @@ struct SimulationCommand: AsyncParsableCommand {
     func run() async throws {
         if fetch {
             let report = FetchReport(seed: seed ?? 0, clients: givenClients ?? 200, days: givenDays ?? 14)
+            try tell(json ? report.json.text : report.text)
+            if !report.misses.isEmpty { throw ExitCode.failure }
+            return
+        }
+        if transfers {
+            let report = TransferReport(seed: seed ?? 0, clients: givenClients ?? 20, days: givenDays ?? 1)
             try tell(json ? report.json.text : report.text)
             if !report.misses.isEmpty { throw ExitCode.failure }
             return

@@ -10,7 +10,7 @@ struct ImportRulesTests {
     static let allowed: [String: Set<String>] = [
         "NightbellCore": pure,
         "NightbellProfiles": pure,
-        "Simulation": pure.union(["NightbellCore", "NightbellProfiles"]),
+        "Simulation": pure.union(["NightbellCore", "NightbellProfiles", "TransferModel"]),
         // Fields of type bytes are `Data` in generated code.
         "NightbellWire": ["Foundation", "FoundationEssentials", "SwiftProtobuf"],
         "LinuxSystem": edge,

@@ -1,8 +1,11 @@
 /// Transfers: the transfer processes make them and report their ends. The core wakes the client, and says when
 /// discretionary ones may run.
 extension Supervision {
-    /// Whether transfers that can wait may run now. Unknown facts are no reason to wait.
+    /// Whether transfers that can wait may run now. Unknown facts are no reason to wait. While no transfer
+    /// waits it is no good moment: nothing is asked about the machine then, and the next transfer must not
+    /// begin by what was known before.
     package var isGoodMomentForTransfers: Bool {
+        guard hasDiscretionaryTransfers else { return false }
         let isOnline = machine.network?.isUp ?? true
         let isCheap = machine.network?.isMetered != true && machine.isOnBattery != true
         return isOnline && isCheap && !machine.isShort && !machine.isSleepImminent && !isStopping

@@ -34,6 +34,9 @@ struct DiscretionaryTransferTests {
 
     @Test func theMomentIsGoodUnlessAFactSpeaksAgainstIt() {
         var bench = Bench()
+        // Nothing waits, and nothing is asked about the machine.
+        #expect(!bench.core.isGoodMomentForTransfers)
+        bench.turn(.fact(.discretionaryTransfers(of: 1, true)))
         #expect(bench.core.isGoodMomentForTransfers)
         let cases: [(Fact, Fact)] = [
             (.power(isOnBattery: true), .power(isOnBattery: nil)),
@@ -50,6 +53,8 @@ struct DiscretionaryTransferTests {
             bench.turn(.fact(good))
             #expect(bench.core.isGoodMomentForTransfers, "\(good)")
         }
+        bench.turn(.fact(.discretionaryTransfers(of: 1, false)))
+        #expect(!bench.core.isGoodMomentForTransfers)
     }
 
     @Test func factsAreNeededWhileTransfersWait() {
