@@ -9,11 +9,13 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(40))) struct DormantOffloadTests {
     private let name = "org.example.phone"
 
-    private func hears(_ text: String, _ peer: Int32) throws {
+    private func hears(_ text: String, _ peer: Int32, _ supervisor: TestSupervisor) throws {
         var heard = ""
         while heard.utf8.count < text.utf8.count {
             guard !Poll.wait(peer, for: .readable, timeoutMilliseconds: 20_000).isEmpty else {
-                throw TestFailure("heard only \"\(heard)\"")
+                let client = try supervisor.show(name)
+                let state = client.map { "\($0.state), \($0.offload), \($0.sockets), \($0.counters)" }
+                throw TestFailure("heard only \"\(heard)\": \(state ?? "no such client")")
             }
             var buffer = [UInt8](repeating: 0, count: text.utf8.count - heard.utf8.count)
             let count = recv(peer, &buffer, buffer.count, 0)
@@ -35,14 +37,14 @@ import Testing
             try supervisor.reaches(.dormant, name)
             for _ in 0..<5 {
                 try peer.say("ping\n")
-                try hears("pong\n", peer)
+                try hears("pong\n", peer, supervisor)
             }
             let info = try #require(try supervisor.show(name))
             #expect(info.processID == 0 && info.counters["launches"] == UInt64(round - 1))
             #expect(info.sockets[0].offload.active && info.sockets[0].survives)
             #expect(info.offload.answered == UInt64(6 * round - 1))
             try peer.say("ping\nnews\n")
-            try hears("pong\n", peer)
+            try hears("pong\n", peer, supervisor)
             process = try actor.returns()
             #expect(try process.event("wake").contains("reasons=socket sockets=flow:readable"))
             #expect(try supervisor.show(name)?.sockets[0].offload.active == false)
@@ -67,7 +69,7 @@ import Testing
         try first.say("background")
         try supervisor.reaches(.dormant, name)
         try peers[44].say("ping\nnews\n")
-        try hears("pong\n", peers[44])
+        try hears("pong\n", peers[44], supervisor)
         let next = try actor.returns()
         #expect(try next.event("wake").contains("reasons=socket sockets=flow44:readable"))
         try next.command("read flow44")
@@ -76,7 +78,7 @@ import Testing
         try next.say("hibernate")
         try supervisor.reaches(.dormant, name)
         try peers[44].say("ping\n")
-        try hears("pong\n", peers[44])
+        try hears("pong\n", peers[44], supervisor)
         try supervisor.stop()
     }
 
@@ -89,9 +91,9 @@ import Testing
         try first.say("hibernate")
         try first.say("background")
         try supervisor.reaches(.dormant, name)
-        try hears("PING\n", peer)
+        try hears("PING\n", peer, supervisor)
         try peer.say("PONG\n")
-        try hears("PING\n", peer)
+        try hears("PING\n", peer, supervisor)
         #expect(try supervisor.show(name)?.counters["launches"] == 0)
         let next = try actor.returns()
         #expect(try next.event("wake").contains("reasons=unanswered sockets=flow:unanswered"))
