@@ -73,9 +73,10 @@ let package = Package(
             name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
 
         // Pure: no I/O, no clock, no Foundation.
+        .target(name: "Identifiers", swiftSettings: strict),
         // Deliberate mistakes for the simulator to find, in debug builds only.
         .target(
-            name: "NightbellCore",
+            name: "NightbellCore", dependencies: ["Identifiers"],
             swiftSettings: strict + [.define("NIGHTBELL_MUTATIONS", .when(configuration: .debug))]),
         .target(name: "NightbellProfiles", swiftSettings: strict),
         .target(
@@ -121,7 +122,7 @@ let package = Package(
         .target(
             name: "Nightbell",
             dependencies: [
-                "NightbellWire", "LinuxSystem", "TransferWire",
+                "Identifiers", "NightbellWire", "LinuxSystem", "TransferWire",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: strict),
@@ -171,8 +172,8 @@ let package = Package(
         .executableTarget(
             name: "nightbell",
             dependencies: [
-                "CLinux", "Launching", "Nightbell", "NightbellCore", "NightbellProfiles", "NightbellWire",
-                "LinuxSystem", "Manifests", "Presentation", "StatusReports",
+                "CLinux", "Identifiers", "Launching", "Nightbell", "NightbellCore", "NightbellProfiles",
+                "NightbellWire", "LinuxSystem", "Manifests", "Presentation", "StatusReports",
                 "ProcessWaits", "Suspension",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -234,7 +235,7 @@ let package = Package(
         .target(
             name: "PushService",
             dependencies: [
-                "EventHandlers", "EventLoop", "LinuxSystem", "NightbellWire",
+                "EventHandlers", "EventLoop", "Identifiers", "LinuxSystem", "NightbellWire",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "GRDB", package: "GRDB.swift"),
@@ -255,7 +256,8 @@ let package = Package(
         .target(
             name: "Gateway",
             dependencies: [
-                "LinuxSystem", "Nightbell", "NightbellWire", "Presentation", "PushService", "StatusReports",
+                "Identifiers", "LinuxSystem", "Nightbell", "NightbellWire", "Presentation", "PushService",
+                "StatusReports",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),

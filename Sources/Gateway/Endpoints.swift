@@ -1,6 +1,7 @@
 import DequeModule
 import HTTPTypes
 import Hummingbird
+import Identifiers
 import NIOCore
 import Nightbell
 import Presentation
@@ -138,7 +139,7 @@ struct Endpoints: Sendable {
 
     /// Identifiers as the supervisor has them: others need not be asked for.
     private func identifier(_ context: Context) throws(APIError) -> String {
-        guard let text = context.parameters.get("id"), Recipient.isIdentifier(text) else {
+        guard let text = context.parameters.get("id"), IdentifierRule.permits(text) else {
             throw .noSuchClient
         }
         return text
@@ -185,8 +186,8 @@ struct Endpoints: Sendable {
 
     private func events(_ request: Request) throws(APIError) -> Response {
         let identifier = request.uri.queryParameters["identifier"].map(String.init)
-        if let identifier, !Recipient.isIdentifier(identifier) {
-            throw .invalid("identifier: expected 1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        if let identifier, !IdentifierRule.permits(identifier) {
+            throw .invalid("identifier: expected \(IdentifierRule.text)")
         }
         var after: UInt64?
         if let text = request.headers[.lastEventID] ?? request.uri.queryParameters["after"].map(String.init) {

@@ -137,7 +137,7 @@ struct ManifestReader {
     // MARK: Single keys
 
     private mutating func readIdentifier(_ node: Node) -> ClientIdentifier? {
-        let expected = "1 to 128 characters out of A-Z a-z 0-9 . _ -"
+        let expected = ClientIdentifier.rule
         guard let text = text(node, "identifier", expected) else { return nil }
         if let identifier = ClientIdentifier(text) { return identifier }
         complain(node, "identifier", "expected \(expected), not '\(text)'")

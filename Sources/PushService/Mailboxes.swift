@@ -10,16 +10,6 @@ package struct Recipient: Sendable, Hashable {
         self.user = user
         self.client = client
     }
-
-    /// Whether a client can have this identifier.
-    package static func isIdentifier(_ text: String) -> Bool {
-        (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: ".")
-                    || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "-")
-            }
-    }
 }
 
 /// The limits of what waits.

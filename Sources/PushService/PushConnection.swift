@@ -1,6 +1,7 @@
 import EventHandlers
 import EventLoop
 import FoundationEssentials
+import Identifiers
 import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
@@ -158,9 +159,8 @@ final class PushConnection {
         guard !isNamed || user == 0 else {
             throw Refusal(.forbidden, "only root may use the messages of another user's clients")
         }
-        guard Recipient.isIdentifier(request.client) else {
-            throw Refusal(
-                .invalid, "a client has an identifier of 1 to 128 characters out of A-Z a-z 0-9 . _ -")
+        guard IdentifierRule.permits(request.client) else {
+            throw Refusal(.invalid, "a client has an identifier of \(IdentifierRule.text)")
         }
         return Recipient(user: isNamed ? request.uid : user, client: request.client)
     }

@@ -8,7 +8,8 @@ struct ImportRulesTests {
     private static let edge: Set = ["CLinux", "Glibc", "Synchronization"]
 
     static let allowed: [String: Set<String>] = [
-        "NightbellCore": pure,
+        "Identifiers": pure,
+        "NightbellCore": pure.union(["Identifiers"]),
         "NightbellProfiles": pure,
         "Simulation": pure.union(["NightbellCore", "NightbellProfiles", "TransferModel"]),
         // Fields of type bytes are `Data` in generated code.
@@ -53,7 +54,7 @@ struct ImportRulesTests {
             "NightbellCore", "NightbellParking", "NIOCore", "NIOPosix", "NIOTLS",
         ]),
         "Nightbell": edge.union([
-            "NightbellWire", "LinuxSystem", "SwiftProtobuf", "TransferWire", "DequeModule",
+            "Identifiers", "NightbellWire", "LinuxSystem", "SwiftProtobuf", "TransferWire", "DequeModule",
             "Synchronization",
         ]),
         "DaemonConfiguration": [
@@ -69,13 +70,12 @@ struct ImportRulesTests {
         ]),
         "PushService": edge.union([
             "Crypto", "DequeModule", "EventHandlers", "EventLoop", "FoundationEssentials", "GRDB",
-            "LinuxSystem",
-            "Logging", "NightbellWire", "Synchronization", "SwiftProtobuf",
+            "Identifiers", "LinuxSystem", "Logging", "NightbellWire", "Synchronization", "SwiftProtobuf",
         ]),
         // It knows the supervisor by the protocol only.
         "Gateway": [
             "CoreMetrics", "Crypto", "DequeModule", "Glibc", "HTTPTypes", "HeapModule", "Hummingbird",
-            "HummingbirdCore", "HummingbirdTLS",
+            "HummingbirdCore", "HummingbirdTLS", "Identifiers",
             "LinuxSystem", "Logging", "NIOConcurrencyHelpers", "NIOCore", "NIOHTTPTypes", "NIOPosix",
             "NIOSSL",
             "FoundationEssentials", "Nightbell", "NightbellWire", "Presentation", "PushService",
@@ -95,7 +95,8 @@ struct ImportRulesTests {
             "Logging", "Manifests", "NightbellCore", "NightbellSupervisor", "Synchronization",
         ],
         "nightbell": [
-            "ArgumentParser", "CLinux", "Glibc", "Launching", "LinuxSystem", "Manifests", "Nightbell",
+            "ArgumentParser", "CLinux", "Glibc", "Identifiers", "Launching", "LinuxSystem", "Manifests",
+            "Nightbell",
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits",
             "StatusReports", "Suspension",
             "SwiftProtobuf",

@@ -1,3 +1,4 @@
+import Identifiers
 import NightbellWire
 import SwiftProtobuf
 
@@ -29,21 +30,10 @@ extension Client.Configuration {
     }
 
     static func check(identifier: String) throws(NightbellError) {
-        guard (1...128).contains(identifier.utf8.count) else {
+        guard IdentifierRule.permits(identifier) else {
+            // A long one says nothing more.
             throw NightbellError(
-                .invalidIdentifier, "it has \(identifier.utf8.count) characters; 1 to 128 are allowed")
-        }
-        let isAllowed = identifier.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "-"):
-                true
-            default: false
-            }
-        }
-        guard isAllowed else {
-            throw NightbellError(.invalidIdentifier, "A-Z a-z 0-9 . _ - are allowed, not “\(identifier)”")
+                .invalidIdentifier, "“\(identifier.prefix(128))”: expected \(IdentifierRule.text)")
         }
     }
 }

@@ -1,3 +1,5 @@
+import Identifiers
+
 // Inlinable: the edge's tables use them in each lookup.
 
 /// Names a running client within one supervisor. Opaque; never used again for another client.
@@ -50,19 +52,12 @@ package typealias UserID = UInt32
 package struct ClientIdentifier: Sendable, Hashable, CustomStringConvertible {
     package let description: String
 
-    /// 1 to 128 characters out of `A-Z a-z 0-9 . _ -`; `nil` for anything else.
+    /// The identifiers that there can be, for people.
+    package static let rule = IdentifierRule.text
+
+    /// `nil`: no client can have it (`rule`).
     package init?(_ name: String) {
-        let allowed = name.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "-"):
-                true
-            default:
-                false
-            }
-        }
-        guard allowed, (1...128).contains(name.utf8.count) else { return nil }
+        guard IdentifierRule.permits(name) else { return nil }
         description = name
     }
 

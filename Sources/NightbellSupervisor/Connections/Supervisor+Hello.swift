@@ -65,7 +65,7 @@ extension Supervisor {
             return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
         }
         guard let identifier = ClientIdentifier(hello.identifier) else {
-            return refusal(.invalidIdentifier, "1 to 128 characters out of A-Z a-z 0-9 . _ -")
+            return refusal(.invalidIdentifier, ClientIdentifier.rule)
         }
         guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
             return refusal(.invalidArgument, "unknown mode or policy")

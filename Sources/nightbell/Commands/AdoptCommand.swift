@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Identifiers
 import LinuxSystem
 import Manifests
 import Nightbell
@@ -44,9 +45,9 @@ struct AdoptCommand: ParsableCommand {
             throw ValidationError("Give a pid, or --cgroup and a path")
         }
         guard process.map({ $0 > 0 }) ?? true else { throw ValidationError("A pid is a positive number") }
-        guard identifier.map(isIdentifier) ?? true else {
+        guard identifier.map(IdentifierRule.permits) ?? true else {
             throw ValidationError(
-                "'\(printable(identifier ?? ""))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -"
+                "'\(printable(identifier ?? ""))' is no identifier: \(IdentifierRule.text)"
             )
         }
     }
@@ -118,7 +119,7 @@ struct AdoptCommand: ParsableCommand {
 
     /// The name with other characters replaced, and the pid.
     private static func identifier(_ name: String, _ pid: pid_t) -> String {
-        let letters = name.map { isIdentifier(String($0)) ? $0 : "_" }
+        let letters = name.map { IdentifierRule.permits(String($0)) ? $0 : "_" }
         return "\(String(letters)).\(pid)"
     }
 }

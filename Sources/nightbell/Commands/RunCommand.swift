@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Identifiers
 import Launching
 import LinuxSystem
 import Manifests
@@ -86,10 +87,10 @@ struct RunCommand: ParsableCommand {
         guard !command.isEmpty else {
             throw ValidationError("Give a command after --, such as: run -- softphone")
         }
-        guard isIdentifier(chosenIdentifier) else {
+        guard IdentifierRule.permits(chosenIdentifier) else {
             let advice = identifier == nil ? "; choose one with --identifier" : ""
             throw ValidationError(
-                "'\(printable(chosenIdentifier))' is no identifier: 1 to 128 characters out of A-Z a-z 0-9 . _ -\(advice)"
+                "'\(printable(chosenIdentifier))' is no identifier: \(IdentifierRule.text)\(advice)"
             )
         }
         guard unmodified || !sleep.isGiven && limit.isEmpty else {
@@ -248,18 +249,4 @@ struct RunCommand: ParsableCommand {
     private func absolute(_ path: String, in directory: String) -> String {
         path.hasPrefix("/") ? path : "\(directory)/\(path)"
     }
-}
-
-/// Whether a client can go by it.
-func isIdentifier(_ text: String) -> Bool {
-    (1...128).contains(text.utf8.count)
-        && text.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "-"):
-                true
-            default: false
-            }
-        }
 }
