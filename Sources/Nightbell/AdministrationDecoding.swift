@@ -15,7 +15,6 @@ extension SupervisorStatus {
         connections = Int(clamping: wire.connections)
         launchBudget = .milliseconds(Int64(clamping: wire.launchBudgetMs))
         counters = SupervisionCounters(wire.counters)
-        offload = OffloadCounters(wire.offload)
         offloadByProfile = wire.offloadByProfile.mapValues(OffloadCounters.init)
         memoryReclaimedBytes = wire.memoryReclaimedBytes
         users = wire.users.map(User.init)

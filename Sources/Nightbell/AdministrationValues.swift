@@ -21,9 +21,8 @@ public struct SupervisorStatus: Sendable, Hashable {
     /// Control connections, this one included.
     public var connections: Int
     public var counters: SupervisionCounters
-    /// Keep-alives handled for sleeping clients with sockets that have a profile.
-    public var offload: OffloadCounters
-    /// Those of each profile, by its name, such as `irc`. Profiles without any may be missing.
+    /// Keep-alives handled for sleeping clients, by the name of the profile, such as `irc`. Profiles without any may
+    /// be missing.
     public var offloadByProfile: [String: OffloadCounters]
     /// Memory of sleeping clients that was written to swap, and that of clients that were ended because memory
     /// was short, in bytes, since the supervisor's worker was started.
@@ -124,6 +123,19 @@ public struct OffloadCounters: Sendable, Hashable {
     public var absorbed = 0
     /// Wakes that the profile avoided.
     public var wakesAvoided = 0
+}
+
+extension SupervisorStatus {
+    /// Keep-alives handled for sleeping clients, of all profiles together.
+    public var offload: OffloadCounters {
+        offloadByProfile.values.reduce(into: OffloadCounters()) { sum, counters in
+            sum.sent += counters.sent
+            sum.confirmed += counters.confirmed
+            sum.answered += counters.answered
+            sum.absorbed += counters.absorbed
+            sum.wakesAvoided += counters.wakesAvoided
+        }
+    }
 }
 
 /// One client, from the supervisor's point of view.

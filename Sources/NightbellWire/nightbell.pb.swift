@@ -4066,16 +4066,7 @@ package nonisolated struct WireSupervisorStatus: @unchecked Sendable {
     set {_uniqueStorage()._launchBudgetMs = newValue}
   }
 
-  package var offload: WireOffloadCounters {
-    get {_storage._offload ?? WireOffloadCounters()}
-    set {_uniqueStorage()._offload = newValue}
-  }
-  /// Returns true if `offload` has been explicitly set.
-  package var hasOffload: Bool {_storage._offload != nil}
-  /// Clears the value of `offload`. Subsequent reads from it will return its default value.
-  package mutating func clearOffload() {_uniqueStorage()._offload = nil}
-
-  /// those of a profile, by its name; without zeros
+  /// by the name of the profile; without zeros
   package var offloadByProfile: Dictionary<String,WireOffloadCounters> {
     get {_storage._offloadByProfile}
     set {_uniqueStorage()._offloadByProfile = newValue}
@@ -9732,7 +9723,7 @@ nonisolated extension WireReloaded: SwiftProtobuf.Message, SwiftProtobuf._Messag
 
 nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".SupervisorStatus"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{2}\u{7}offload\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0\u{3}not_running_unnamed\0\u{4}\u{3}offload_by_profile\0\u{3}memory_reclaimed_bytes\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}version\0\u{3}process_id\0\u{3}uptime_ms\0\u{1}suspension\0\u{3}suspension_detail\0\u{3}configuration_file\0\u{3}clients_by_state\0\u{1}sockets\0\u{1}connections\0\u{1}counters\0\u{1}users\0\u{3}descriptors_open\0\u{3}descriptors_limit\0\u{3}next_deadline_ms\0\u{3}no_deadline\0\u{1}stopping\0\u{3}memory_bytes\0\u{4}\u{d}keeper_process_id\0\u{1}restarts\0\u{3}program_number\0\u{3}launch_budget_ms\0\u{4}\u{7}offload_by_profile\0\u{1}warnings\0\u{1}sources\0\u{3}monitor_process_id\0\u{3}alarm_problem\0\u{3}not_running\0\u{3}push_socket\0\u{3}not_running_unnamed\0\u{4}\u{4}memory_reclaimed_bytes\0")
 
   fileprivate class _StorageClass {
     var _version: String = String()
@@ -9756,7 +9747,6 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
     var _restarts: UInt64 = 0
     var _programNumber: UInt64 = 0
     var _launchBudgetMs: UInt64 = 0
-    var _offload: WireOffloadCounters? = nil
     var _offloadByProfile: Dictionary<String,WireOffloadCounters> = [:]
     var _memoryReclaimedBytes: UInt64 = 0
     var _warnings: [String] = []
@@ -9797,7 +9787,6 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       _restarts = source._restarts
       _programNumber = source._programNumber
       _launchBudgetMs = source._launchBudgetMs
-      _offload = source._offload
       _offloadByProfile = source._offloadByProfile
       _memoryReclaimedBytes = source._memoryReclaimedBytes
       _warnings = source._warnings
@@ -9846,7 +9835,7 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 31: try { try decoder.decodeSingularUInt64Field(value: &_storage._restarts) }()
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._programNumber) }()
         case 33: try { try decoder.decodeSingularUInt64Field(value: &_storage._launchBudgetMs) }()
-        case 40: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
+        case 40: try { try decoder.decodeMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: &_storage._offloadByProfile) }()
         case 41: try { try decoder.decodeRepeatedStringField(value: &_storage._warnings) }()
         case 42: try { try decoder.decodeRepeatedMessageField(value: &_storage._sources) }()
         case 43: try { try decoder.decodeSingularUInt32Field(value: &_storage._monitorProcessID) }()
@@ -9854,7 +9843,6 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         case 45: try { try decoder.decodeRepeatedStringField(value: &_storage._notRunning) }()
         case 46: try { try decoder.decodeSingularStringField(value: &_storage._pushSocket) }()
         case 47: try { try decoder.decodeSingularUInt32Field(value: &_storage._notRunningUnnamed) }()
-        case 50: try { try decoder.decodeMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: &_storage._offloadByProfile) }()
         case 51: try { try decoder.decodeSingularUInt64Field(value: &_storage._memoryReclaimedBytes) }()
         default: break
         }
@@ -9931,9 +9919,9 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       if _storage._launchBudgetMs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._launchBudgetMs, fieldNumber: 33)
       }
-      try { if let v = _storage._offload {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
-      } }()
+      if !_storage._offloadByProfile.isEmpty {
+        try visitor.visitMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: _storage._offloadByProfile, fieldNumber: 40)
+      }
       if !_storage._warnings.isEmpty {
         try visitor.visitRepeatedStringField(value: _storage._warnings, fieldNumber: 41)
       }
@@ -9954,9 +9942,6 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
       }
       if _storage._notRunningUnnamed != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._notRunningUnnamed, fieldNumber: 47)
-      }
-      if !_storage._offloadByProfile.isEmpty {
-        try visitor.visitMapField(fieldType: SwiftProtobuf._ProtobufMessageMap<SwiftProtobuf.ProtobufString,WireOffloadCounters>.self, value: _storage._offloadByProfile, fieldNumber: 50)
       }
       if _storage._memoryReclaimedBytes != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._memoryReclaimedBytes, fieldNumber: 51)
@@ -9991,7 +9976,6 @@ nonisolated extension WireSupervisorStatus: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._restarts != rhs_storage._restarts {return false}
         if _storage._programNumber != rhs_storage._programNumber {return false}
         if _storage._launchBudgetMs != rhs_storage._launchBudgetMs {return false}
-        if _storage._offload != rhs_storage._offload {return false}
         if _storage._offloadByProfile != rhs_storage._offloadByProfile {return false}
         if _storage._memoryReclaimedBytes != rhs_storage._memoryReclaimedBytes {return false}
         if _storage._warnings != rhs_storage._warnings {return false}

@@ -22,7 +22,6 @@ extension SupervisorStatus {
             "sockets": .count(sockets),
             "connections": .count(connections),
             "counters": counters.json,
-            "offload": offload.json,
             "offload_by_profile": .object(
                 offloadByProfile.sorted { $0.key < $1.key }.map { .init(name: $0.key, value: $0.value.json) }),
             "users": .array(users.map(\.json)),

@@ -189,14 +189,22 @@ struct ReportTests {
             $0.sent = 4
             $0.wakesAvoided = 9
         }
+        wire.offloadByProfile["xmpp"] = .with {
+            $0.sent = 1
+            $0.answered = 3
+        }
         let status = SupervisorStatus(wire)
         #expect(status.offloadByProfile["irc"]?.wakesAvoided == 9 && status.offloadByProfile["sip"] == nil)
         let text = Report.status(status, socketPath: "/s", width: nil).joined(separator: "\n")
         #expect(text.contains("8.0 MiB; clients gave back 3.0 GiB"))
+        // Of all profiles together.
+        #expect(text.contains("5 sent, 0 confirmed, 3 answered, 0 absorbed, 9 wakes avoided"))
         #expect(
             status.json.text.contains(
-                #""offload_by_profile":{"irc":{"sent":4,"confirmed":0,"answered":0,"absorbed":0,"wakes_avoided":9}}"#
+                #""offload_by_profile":{"irc":{"sent":4,"confirmed":0,"answered":0,"absorbed":0,"wakes_avoided":9},"xmpp":{"sent":1,"confirmed":0,"answered":3,"absorbed":0,"wakes_avoided":0}}"#
             ))
+        // Each figure once.
+        #expect(!status.json.text.contains(#""offload":"#))
         #expect(status.json.text.contains(#""memory_reclaimed_bytes":3221225472"#))
     }
 

@@ -68,11 +68,12 @@ function reason(client) {
 function showTotals(status) {
     const states = status.clients_by_state;
     const asleep = (states.suspended ?? 0) + (states.dormant ?? 0);
+    const avoided = Object.values(status.offload_by_profile).reduce((sum, each) => sum + each.wakes_avoided, 0);
     const entries = [
         ["asleep", number.format(asleep)],
         ["awake", number.format(status.clients - asleep)],
         ["wakes", number.format(status.counters.wakes ?? 0)],
-        ["wakes avoided", number.format(status.offload.wakes_avoided)],
+        ["wakes avoided", number.format(avoided)],
         ["sockets", number.format(status.sockets)],
         ["asleep together", duration(status.counters.asleep_ns / 1e6)],
         ["memory", bytes(status.memory_bytes)],

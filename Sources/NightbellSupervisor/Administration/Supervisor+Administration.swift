@@ -290,7 +290,6 @@ extension Supervisor {
         }
         status.memoryReclaimedBytes = supervision.bytesOfEnded + (memory.pageOut?.reclaimedBytes ?? 0)
         let offloads = supervision.offloadTotals
-        status.offload = WireOffloadCounters(offloads.sum)
         for name in ProfileName.allCases where offloads[name.number] != OffloadCounters() {
             status.offloadByProfile[name.rawValue] = WireOffloadCounters(offloads[name.number])
         }
