@@ -14,7 +14,8 @@
 /// message, a PushRequest to the service, a PushAnswer back, and at most 131,072 bytes. The service knows the user of a
 /// connection by the kernel's credentials: it serves that user's clients. Root can serve those of all users, with `uid`.
 /// Every request is answered once, in the order of the requests; nothing is answered before it is stored. A packet that
-/// does not decode, or holds no known request, ends the connection.
+/// does not decode, or holds no known request, ends the connection. So does a process that leaves answers unread, for which
+/// its socket has no room, for 10 s, and one that asks for nothing for 120 s: it connects again when it needs to.
 ///
 /// The service tells the supervisor that messages wait, and the supervisor tells the client, once the client has sent
 /// Observe with the subject Pushes: a Wake with WAKE_REASON_PUSH. The client then sends Take, handles the messages, sends
