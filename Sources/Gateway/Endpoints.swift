@@ -56,9 +56,13 @@ struct Endpoints: Sendable {
             }
         }
         add(router, "/v1/clients/:id/quit", .post, .wake) { request, context in
-            // One that has been quit may be known no more.
-            try await act(request, context, whenDone: { $0.code == .noSuchClient ? () : nil }) {
-                (administration, name) throws(NightbellError) in
+            let name = try identifier(context)
+            try await link.ask { (administration) throws(NightbellError) in _ = try administration.show(name)
+            }
+            // It was known a moment ago: if it is not any more when the answer was lost, it has been quit.
+            return try await act(
+                request, context, isFree: true, whenDone: { $0.code == .noSuchClient ? () : nil }
+            ) { (administration, name) throws(NightbellError) in
                 try administration.quit(name)
             }
         }
@@ -146,15 +150,15 @@ struct Endpoints: Sendable {
     }
 
     private func act(
-        _ request: Request, _ context: Context,
-        whenDone: (@Sendable (NightbellError) -> Void?)? = nil,
+        _ request: Request, _ context: Context, isFree: Bool = false,
+        whenDone: @escaping @Sendable (NightbellError) -> Void? = { _ in nil },
         _ command: @escaping @Sendable (inout Administration, String) throws(NightbellError) -> Void
     ) async throws -> Response {
         let name = try identifier(context)
         // There is nothing to say in it.
         var request = request
         _ = try await request.collectBody(upTo: limits.bodyBytes)
-        try await link.ask(whenDone: whenDone) { (administration) throws(NightbellError) in
+        try await link.ask(isFree: isFree, whenDone: whenDone) { (administration) throws(NightbellError) in
             try command(&administration, name)
         }
         return Response(status: .noContent)

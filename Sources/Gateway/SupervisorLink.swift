@@ -49,10 +49,10 @@ final class SupervisorLink: Sendable {
 
     /// - Parameters:
     ///   - isFree: it does not count towards the rate: its caller limits it.
-    ///   - whenDone: called with a refusal if the answer to the same question was lost before. Its result, if
-    ///     there is one, is the answer: the refusal tells that it was done.
+    ///   - whenDone: called with a refusal if the answer to the same question was lost before, or the question was
+    ///     not delivered. Its result, if there is one, is the answer: the refusal tells that it was done.
     func ask<Answer: Sendable>(
-        isFree: Bool = false, whenDone: (@Sendable (NightbellError) -> Answer?)? = nil,
+        isFree: Bool = false, whenDone: @escaping @Sendable (NightbellError) -> Answer? = { _ in nil },
         _ question: @escaping @Sendable (inout Administration) throws(NightbellError) -> Answer
     ) async throws(APIError) -> Answer {
         guard isFree || bucket.take() else { throw .tooManyRequests }
@@ -70,15 +70,12 @@ final class SupervisorLink: Sendable {
                 guard began.duration(to: .now) < Self.patience else {
                     return .failure(NightbellError(.requestTimedOut, "it has not answered others before"))
                 }
-                // A connection that has ended since the last question does not deliver this one, and does not
-                // tell.
-                if whenDone != nil { held.administration = nil }
                 var result = Self.ask(held, path, question)
                 // The worker was replaced. Asked twice, each of these requests does what it does when asked
                 // once.
                 if case .failure(let error) = result, error.code == .connectionLost {
                     result = Self.ask(held, path, question)
-                    if case .failure(let refusal) = result, let answer = whenDone?(refusal) {
+                    if case .failure(let refusal) = result, let answer = whenDone(refusal) {
                         result = .success(answer)
                     }
                 }

@@ -78,24 +78,27 @@ struct RESTTests {
         _ = running
     }
 
-    /// A supervisor that ends the connection with the first request, "before" or "after" its answer. It knows no
-    /// client.
+    /// A supervisor that ends the connection with the first request of this kind, without an answer. It knows every
+    /// client until it has read that one is to be quit, or none.
     private static let forgetful = """
         import os, socket, sys, threading
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(sys.argv[1])
         listener.listen()
-        # WakeClient and QuitClient.
-        tags = [bytes([(field << 3) % 128 | 130, field >> 4]) for field in (36, 38)]
-        seen = []
+        tags = {bytes([(field << 3) % 128 | 130, field >> 4]): name
+            for field, name in ((34, "show"), (36, "wake"), (38, "quit"))}
+        known, lost = sys.argv[2] == "known", sys.argv[3]
         def serve(one):
+            global known, lost
             while packet := one.recv(65536):
-                if packet[2:4] not in tags: continue
-                seen.append(packet)
-                if len(seen) == 1 and sys.argv[2] == "before": break
-                # The number of the request, and an error: NO_SUCH_CLIENT.
-                one.send(packet[:2] + bytes([0x1a, 2, 8, 46]))
-                if len(seen) == 1: break
+                request = tags.get(packet[2:4])
+                if not request: continue
+                if request == lost:
+                    lost = ""
+                    if request == "quit": known = False
+                    break
+                # The number of the request, and ClientInfo or an error: NO_SUCH_CLIENT.
+                one.send(packet[:2] + bytes([0x8a, 2, 0] if known and request == "show" else [0x1a, 2, 8, 46]))
             one.close()
         print("listens", flush=True)
         while True:
@@ -104,15 +107,15 @@ struct RESTTests {
         """
 
     @Test(
-        "A client that was quit when the supervisor died has been quit; one that is not known is not",
+        "A client that was quit when the supervisor died has been quit; one that was not known is not",
         arguments: [
-            ("before", [("quit", 204), ("quit", 404)]), ("before", [("wake", 404), ("wake", 404)]),
-            ("after", [("wake", 404), ("quit", 404)]),
+            ("known", "quit", [("quit", 204), ("quit", 404)]), ("unknown", "quit", [("quit", 404)]),
+            ("unknown", "show", [("quit", 404)]), ("unknown", "wake", [("wake", 404), ("wake", 404)]),
         ])
-    func repeatedQuit(end: String, requests: [(String, Int)]) throws {
+    func repeatedQuit(clients: String, lost: String, requests: [(String, Int)]) throws {
         let directory = try TemporaryDirectory()
         let socket = directory.file("nightbell.sock")
-        let supervisor = try Program("/usr/bin/python3", ["-c", Self.forgetful, socket, end])
+        let supervisor = try Program("/usr/bin/python3", ["-c", Self.forgetful, socket, clients, lost])
         try supervisor.wrote("listens")
         let made = try Program.run(
             "nightbell-gateway",
