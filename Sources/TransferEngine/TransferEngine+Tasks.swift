@@ -106,8 +106,7 @@ extension TransferEngine {
 
     /// Ends a task as cancelled; nothing, if it is finished.
     func cancel(_ id: TaskID) {
-        guard let task = tasks[id] else { return }
-        if case .finished = task.record.state { return }
+        guard tasks[id] != nil, !isFinished(id) else { return }
         finish(id, Outcome(failure: .cancelled))
     }
 
@@ -162,6 +161,10 @@ extension TransferEngine {
         case .finished, .needsCredentials, nil: true
         case .waiting: false
         }
+    }
+
+    func isFinished(_ id: TaskID) -> Bool {
+        if case .finished = tasks[id]?.record.state { true } else { false }
     }
 
     func setState(_ id: TaskID, _ state: TaskState) throws(TransferError) {

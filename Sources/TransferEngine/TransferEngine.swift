@@ -124,6 +124,9 @@ package final class TransferEngine {
         for record in records {
             insert(hasBooted ? try checked(record) : record)
         }
+        for record in records where record.task.url == .refused && !isFinished(record.id) {
+            finish(record.id, Outcome(failure: .refused("its address is not permitted any more")))
+        }
         // Together with the states that follow from it: until then the next process checks everything again.
         if lastBoot != boot { store.setBoot(boot) }
         // One that had only a connection is made again with the next one.

@@ -8,6 +8,15 @@ package struct TransferURL: Hashable, Sendable {
     /// In bytes.
     package static let maximumBytes = 8 * 1024
 
+    /// In place of one that is stored, and that today's rules do not permit any more.
+    package static let refused = TransferURL()
+
+    private init() {
+        text = ""
+        isSecure = false
+        host = ""
+    }
+
     /// nil: another scheme, no host, a port that there cannot be, or bytes that do not belong into an address.
     package init?(_ text: String) {
         guard text.utf8.count <= Self.maximumBytes, text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }),

@@ -43,6 +43,40 @@ struct EndTests {
         #expect(try require(perSecond.max()) < 1_000)
     }
 
+    @Test("A task with an address that is not permitted any more fails after a restart, and the others go on")
+    func refused() throws {
+        let process = try DemandedProcess()
+        try process.demand { _ in }
+        for session in ["bad", "good", "done"] {
+            let client = try process.open(session)
+            let path = session == "done" ? "/good?seed=a&size=10" : "/slow?seed=a&size=3000000&ms=300"
+            try client.add(server.address + path, tag: session)
+            if session == "done" { _ = try client.nextResult() }
+        }
+        // As if an earlier version had taken it.
+        try process.restart(
+            """
+            UPDATE task SET request = CAST(replace(CAST(request AS TEXT), 'http://', 'gopher:') AS BLOB)
+            WHERE tag IN ('bad', 'done')
+            """)
+        try process.demand { _ in }
+        #expect(try ["bad", "done"].contains(require(try process.end()).session))
+        #expect(try ["bad", "done"].contains(require(try process.end()).session))
+        let client = try process.open("bad")
+        let (finished, file) = try client.nextResult()
+        #expect(finished.tag == "bad" && finished.failure == .refused && file == nil)
+        #expect(finished.reason == "its address is not permitted any more")
+        try client.release(finished.task)
+        // The result that was there already is the client's.
+        #expect(try process.open("done").nextResult().0.failure == .none)
+        let other = try process.open("good")
+        #expect(try other.request { $0.list.after = 0 }.tasks.map { $0.state == .finished } == [false])
+        // It has ended, and is none any more for the next process.
+        try process.restart()
+        try process.demand { _ in }
+        #expect(try process.open("bad").request { $0.list.after = 0 }.tasks.isEmpty)
+    }
+
     @Test(
         "A client is told of the results that it can release, if all other tasks of the session wait for room"
     )
