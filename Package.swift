@@ -517,7 +517,7 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["odd-server.py"],
+            exclude: ["odd-server.py", "pretended-clock.c"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellTests",

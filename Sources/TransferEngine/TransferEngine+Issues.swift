@@ -1,5 +1,7 @@
 import EventHandlers
+import EventLoop
 import Glibc
+import LinuxSystem
 import TransferModel
 
 /// The last issue of a client that was fetched.
@@ -15,13 +17,36 @@ extension TransferEngine {
     /// The session of a client's issues.
     static let newsstand = "newsstand"
     private static let issueTag = "issue"
-    /// In seconds. Looked at again after it, whatever the clock has done.
+    /// In seconds. Looked at again after it, whatever the clock has done: the machine may have slept.
     private static let longestPause: Int64 = 3_600
 
     /// These, by client, replace the former subscriptions.
     func subscribe(to subscriptions: [String: Subscription]) {
         for client in issues.subscriptions.keys where subscriptions[client] == nil { dropIssue(of: client) }
         issues.replace(with: subscriptions)
+        if !subscriptions.isEmpty { watchClock() }
+        beginIssues()
+    }
+
+    private func watchClock() {
+        guard clockWatch == nil else { return }
+        do {
+            let change = try ClockChangeDescriptor()
+            clockWatch = try DescriptorWatch(loop, change.rawValue, .read) { [unowned self] _ in clockWasSet()
+            }
+            clockChange = consume change
+        } catch {
+            // It is noticed late.
+        }
+    }
+
+    private func clockWasSet() {
+        do throws(SystemError) {
+            guard try clockChange?.takeChange() == true else { return }
+        } catch {
+            clockWatch = nil
+            clockChange = nil
+        }
         beginIssues()
     }
 

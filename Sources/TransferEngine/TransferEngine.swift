@@ -52,6 +52,10 @@ package final class TransferEngine {
     /// Of the last issue of each client.
     var issueFacts: [String: IssueFacts] = [:]
     var issueTimer: LoopTimer?
+    /// Of `clockChange`; released first.
+    var clockWatch: DescriptorWatch?
+    /// Reports that the clock on the wall was set; nil: nothing has needed it yet.
+    var clockChange: ClockChangeDescriptor?
     /// Files of uploads that are being copied.
     var copies: [TaskID: (target: OpenFile, bytes: Int64)] = [:]
     /// Something in the queue may have changed since it was asked last.

@@ -9,6 +9,7 @@ import TransferWire
 final class DemandedProcess {
     private let directory: TemporaryDirectory
     private let arguments: [String]
+    private let environment: [String: String]
     private var link: SeqPacketSocket
     private var process: Child
     private(set) var lastPlan = WireTransferPlan()
@@ -17,7 +18,8 @@ final class DemandedProcess {
     private static let isRoot = geteuid() == 0
     var socket: String { directory.path + "/own/socket" }
 
-    init(_ options: [String] = []) throws {
+    init(_ options: [String] = [], environment: [String: String] = [:]) throws {
+        self.environment = environment
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         mkdir(directory.path + "/own", 0o700)
@@ -28,17 +30,19 @@ final class DemandedProcess {
         let (own, theirs) = try Self.pair()
         link = SeqPacketSocket(adopting: OwnedDescriptor(adopting: own))
         let other = SeqPacketSocket(adopting: OwnedDescriptor(adopting: theirs))
-        process = try Self.start(arguments, socket: directory.path + "/own/socket", other)
+        process = try Self.start(arguments, environment, socket: directory.path + "/own/socket", other)
     }
 
     private static func start(
-        _ arguments: [String], socket: String, _ link: borrowing SeqPacketSocket
+        _ arguments: [String], _ environment: [String: String], socket: String,
+        _ link: borrowing SeqPacketSocket
     ) throws -> Child {
         unlink(socket)
         let listener = try SeqPacketSocket.listen(path: socket, mode: 0o600)
         if isRoot { chown(socket, 65534, 65534) }
         return try Child(
-            product("nightbell-transfer"), arguments, descriptors: [3: link.rawValue, 4: listener.rawValue])
+            product("nightbell-transfer"), arguments, environment: environment,
+            descriptors: [3: link.rawValue, 4: listener.rawValue])
     }
 
     private static func pair() throws -> (own: Int32, theirs: Int32) {
@@ -58,7 +62,7 @@ final class DemandedProcess {
         let (own, theirs) = try Self.pair()
         link = SeqPacketSocket(adopting: OwnedDescriptor(adopting: own))
         let other = SeqPacketSocket(adopting: OwnedDescriptor(adopting: theirs))
-        process = try Self.start(arguments, socket: socket, other)
+        process = try Self.start(arguments, environment, socket: socket, other)
     }
 
     /// The rows of the store that a statement gives, as Python writes them.

@@ -194,6 +194,18 @@ struct DiscretionTests {
         #expect(try process.query("SELECT begun FROM issue") == "[(\(due - 86_400),)]\n")
     }
 
+    @Test("A clock that is set on makes the next issue due at once")
+    func clockIsSetOn() throws {
+        let clock = try PretendedClock()
+        let process = try DemandedProcess(environment: clock.environment)
+        try process.demand { $0.moment = .good }
+        try process.subscribe(to: server.address + "/good?seed=a&size=10")
+        _ = try require(try process.end())
+        try take("newsstand", process)
+        try clock.set(by: 2 * 86_400)
+        #expect(try process.end(within: 20_000)?.session == "newsstand")
+    }
+
     @Test(
         "An issue that cannot be had launches no client, and the next one is tried",
         arguments: ["/missing", "/secret?seed=a&size=10"])

@@ -38,9 +38,9 @@ struct NewsstandTests {
         for number in 0..<20 { _ = try supervisor.nightbell("quit", "\(Self.name).\(number)") }
     }
 
-    private func supervisor(_ path: String) throws -> Supervised {
+    private func supervisor(_ path: String, environment: [String: String] = [:]) throws -> Supervised {
         try Supervised(
-            ["discretionary.patience=1s"],
+            ["discretionary.patience=1s"], environment: environment,
             manifest: { directory in
                 """
                 identifier: \(Self.name)
@@ -81,6 +81,23 @@ struct NewsstandTests {
         #expect(eventually(within: 30_000) { supervisor.transferProcess != nil })
         _ = try supervisor.nightbell("status")
         #expect(try server.requests().count == 1)
+    }
+
+    @Test("A clock that is set on while no process runs makes the next issue due at once")
+    func clockIsSetOn() throws {
+        let clock = try PretendedClock()
+        let supervisor = try supervisor("/good?seed=a&size=1500000", environment: clock.environment)
+        let client = try SupervisedClient(awaiting: Self.name, of: supervisor)
+        try take(client, seed: "a")
+        #expect(
+            eventually(within: 30_000) { (try? SmallFile.names(in: supervisor.store + "/sessions")) == [] })
+        // Nothing is left to do: it is not replaced.
+        let process = try require(supervisor.transferProcess)
+        kill(process, SIGTERM)
+        #expect(eventually(within: 30_000) { supervisor.transferProcess == nil })
+        #expect(!eventually(within: 500) { supervisor.transferProcess != nil })
+        try clock.set(by: 2 * 86_400)
+        #expect(eventually(within: 20_000) { supervisor.transferProcess != nil })
     }
 
     @Test("An issue survives the death of the transfer process, the worker and the client")

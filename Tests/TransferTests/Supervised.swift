@@ -22,6 +22,7 @@ final class Supervised {
     let directory: TemporaryDirectory
     private(set) var daemon: Child
     private let settings: [String]
+    private let environment: [String: String]
 
     /// The user of the clients.
     static let user: uid_t = geteuid() == 0 ? 65_534 : geteuid()
@@ -33,7 +34,11 @@ final class Supervised {
     var own: String { directory.path + "/own" }
 
     /// - Parameter manifest: the text of one, given the directory; nil: there is none.
-    init(_ settings: [String] = [], manifest: ((String) throws -> String)? = nil) throws {
+    init(
+        _ settings: [String] = [], environment: [String: String] = [:],
+        manifest: ((String) throws -> String)? = nil
+    ) throws {
+        self.environment = environment
         directory = try TemporaryDirectory()
         self.settings =
             settings + ["manifestDirectory=" + (manifest == nil ? "" : directory.path + "/manifests")]
@@ -47,11 +52,13 @@ final class Supervised {
             try SmallFile.write(try manifest(directory.path), to: path)
         }
         if geteuid() == 0 { chown(directory.path + "/own", Self.user, Self.user) }
-        daemon = try Self.start(directory.path, self.settings)
+        daemon = try Self.start(directory.path, self.settings, environment)
         try waitUntilReady()
     }
 
-    private static func start(_ directory: String, _ settings: [String]) throws -> Child {
+    private static func start(
+        _ directory: String, _ settings: [String], _ environment: [String: String]
+    ) throws -> Child {
         let all =
             settings + [
                 "wakes.linger=50ms", "wakes.limit=1000", "suspension.retry=20ms", "launches.retry=50ms",
@@ -65,7 +72,8 @@ final class Supervised {
             [
                 "--system", "--socket", directory + "/run/nightbell.sock", "--runtime-directory",
                 directory + "/run", "--suspend", geteuid() == 0 ? "auto" : "signal", "--log-level", "error",
-            ] + all.flatMap { ["--set", $0] }, environment: ["PATH": "/usr/bin:/bin"])
+            ] + all.flatMap { ["--set", $0] },
+            environment: environment.merging(["PATH": "/usr/bin:/bin"]) { $1 })
     }
 
     private func waitUntilReady() throws {
@@ -80,7 +88,7 @@ final class Supervised {
         let worker = try worker()
         daemon.end()
         kill(worker, SIGKILL)
-        daemon = try Self.start(directory.path, settings)
+        daemon = try Self.start(directory.path, settings, environment)
         try waitUntilReady()
     }
 

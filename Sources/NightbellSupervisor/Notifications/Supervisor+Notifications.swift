@@ -59,7 +59,8 @@ extension Supervisor {
         if durable.notifications != nil { notificationCare.isChanged = true }
     }
 
-    private func watchClock() {
+    /// Has `clockWasSet` called when the clock is set.
+    func watchClock() {
         guard notificationCare.watch == nil else { return }
         do {
             let descriptor = try ClockChangeDescriptor()
@@ -84,6 +85,7 @@ extension Supervisor {
         }
         notificationCare.nextLook = nil
         notificationCare.clock = nil
+        lookAtIssues()
     }
 
     // MARK: Activation

@@ -53,6 +53,7 @@ extension Supervisor {
             FaultInjection.point("after transfers are reported")
         case .plan(let plan):
             service.noteNextIssue(plan.nextIssueS)
+            if service.nextIssue != nil { watchClock() }
             if service.hasDiscretionary != plan.hasDiscretionary_p {
                 service.hasDiscretionary = plan.hasDiscretionary_p
                 feed(.fact(.discretionaryTransfers(of: service.user, plan.hasDiscretionary_p)))
