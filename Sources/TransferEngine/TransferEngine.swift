@@ -208,7 +208,7 @@ package final class TransferEngine {
         loop.stop()
     }
 
-    /// Whether nothing runs and nothing waits.
+    /// Whether nothing runs, and nothing waits but for a good moment.
     package var isIdle: Bool {
         queue.isIdle && worker.isIdle && flusher.isIdle && copier.isIdle && attempts.isEmpty
     }

@@ -91,7 +91,8 @@ package struct TransferQueue: Sendable {
     package init(_ limits: Limits) { self.limits = limits }
 
     package var count: Int { entries.count }
-    package var isIdle: Bool { active == 0 }
+    /// Whether nothing runs, and nothing can that waits: until it is added, or until the moment is good.
+    package var isIdle: Bool { active == (isGoodMoment ? 0 : discretionary) && running == 0 }
     /// Whether tasks run, or wait, that may run in good moments only.
     package var hasDiscretionary: Bool { discretionary > 0 }
     package var hasRoomForTask: Bool { entries.count < limits.tasks }

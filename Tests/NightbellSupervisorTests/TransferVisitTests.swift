@@ -1,16 +1,22 @@
 import EdgeTestSupport
+import Foundation
 import Glibc
 import LinuxSystem
 import NightbellSupervisor
+import NightbellWire
+import SwiftProtobuf
 import Testing
 
 /// The transfer processes of users with sessions for which no client comes.
 @Suite struct TransferVisitTests {
-    @Test("A store with sessions has a process now and then, one without has none")
-    func visits() throws {
-        let directory = try TemporaryDirectory()
-        let user = geteuid() == 0 ? 65_534 : geteuid()
-        let store = "\(directory.path)/state/transfers/\(user)"
+    private let directory: TemporaryDirectory
+    private let user = geteuid() == 0 ? 65_534 : geteuid()
+
+    private var store: String { "\(directory.path)/state/transfers/\(user)" }
+
+    /// There is a store with one session.
+    init() throws {
+        directory = try TemporaryDirectory()
         for path in ["", "/state", "/state/transfers", "/state/transfers/\(user)"] {
             mkdir(directory.path + path, 0o755)
             chmod(directory.path + path, 0o755)
@@ -18,27 +24,75 @@ import Testing
         chown(store, user, user)
         mkdir(store + "/sessions", 0o755)
         mkdir(store + "/sessions/1", 0o755)
-        let program = directory.path + "/transfer"
+    }
+
+    /// A program that notes each of its starts.
+    private func program(_ interpreter: String, _ text: String) throws -> TransferProgram {
+        let path = directory.path + "/transfer"
+        _ = try OwnedDescriptor(opening: path, O_WRONLY | O_CREAT, mode: 0o755)
+        try SmallFile.write("#!\(interpreter)\n" + text, to: path)
+        return TransferProgram(path: path)
+    }
+
+    private var starts: Int { (try? SmallFile.readText(directory.path + "/starts"))?.count ?? 0 }
+
+    @Test("A store with sessions has a process now and then, one without has none")
+    func visits() throws {
         // The third one removes the session.
-        let text = """
-            #!/bin/sh
+        var transfers = try program(
+            "/bin/sh",
+            """
             printf x >> \(directory.path)/starts
             [ "$(cat \(directory.path)/starts)" != xxx ] || rmdir \(store)/sessions/1
-            """
-        _ = try OwnedDescriptor(opening: program, O_WRONLY | O_CREAT, mode: 0o755)
-        try SmallFile.write(text, to: program)
+            """)
+        transfers.visitInterval = .milliseconds(300)
         let supervisor = try TestSupervisor { configuration in
             configuration.stateDirectory = directory.path + "/state"
-            var transfers = TransferProgram(path: program)
-            transfers.visitInterval = .milliseconds(300)
             configuration.transfers = transfers
         }
-        #expect(eventually(within: 60_000) { starts(directory) == 3 })
-        #expect(!eventually(within: 1_500) { starts(directory) > 3 })
+        #expect(eventually(within: 60_000) { starts == 3 })
+        #expect(!eventually(within: 1_500) { starts > 3 })
         try supervisor.stop()
     }
 
-    private func starts(_ directory: TemporaryDirectory) -> Int {
-        (try? SmallFile.readText(directory.path + "/starts"))?.count ?? 0
+    @Test("A process that ended because its transfers wait is started for the next good moment")
+    func moments() throws {
+        let monitor = try FakeMonitor()
+        // The plan of the first two has discretionary tasks.
+        let transfers = try program(
+            "/usr/bin/python3",
+            """
+            import os, socket
+            path = "\(directory.path)/starts"
+            with open(path, "a") as file: file.write("x")
+            count = os.path.getsize(path)
+            socket.socket(fileno=3).send(bytes([0x12, 2, 8, 1] if count < 3 else [0x12, 0]))
+            """)
+        let supervisor = try TestSupervisor { configuration in
+            configuration.stateDirectory = directory.path + "/state"
+            configuration.transfers = transfers
+            configuration.monitor = monitor.program
+        }
+        try monitor.start()
+        #expect(starts == 1)
+        try report(metered: true, monitor)
+        #expect(!eventually(within: 500) { starts > 1 })
+        try report(metered: false, monitor)
+        // The second one ends as if it had not read that the moment is good: the third one follows.
+        #expect(eventually(within: 60_000) { starts == 3 })
+        // Nothing waits any more.
+        try monitor.waitForEnd()
+        try supervisor.stop()
+    }
+
+    private func report(metered: Bool, _ monitor: FakeMonitor) throws {
+        try monitor.report(
+            .network(
+                .with {
+                    $0.addresses = [Data([10, 0, 0, 1])]
+                    $0.defaultRoutes = "via 10.0.0.254"
+                    $0.isUp = true
+                    $0.metered = metered ? .yes : .no
+                }))
     }
 }

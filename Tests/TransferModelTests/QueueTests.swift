@@ -88,6 +88,30 @@ struct QueueTests {
         #expect(!queue.hasDiscretionary)
     }
 
+    @Test("Nothing is left to do while all that waits is discretionary, and the moment is not good")
+    func idleness() {
+        var queue = TransferQueue(.init())
+        queue.isGoodMoment = false
+        queue.add(id(1), of: SessionID(1), host: "h", isDiscretionary: true)
+        queue.add(id(2), of: SessionID(1), host: "h", isDiscretionary: true)
+        #expect(queue.isIdle)
+        queue.isGoodMoment = true
+        #expect(!queue.isIdle && queue.start(at: 0) == [id(1), id(2)])
+        // One that goes on, such as an upload, is something to do.
+        queue.isGoodMoment = false
+        queue.wait(id(1), until: 9)
+        #expect(!queue.isIdle)
+        queue.wait(id(2), until: 9)
+        #expect(queue.isIdle)
+        // So is one that does not wait for the moment, but for another attempt.
+        queue.add(id(3), of: SessionID(1), host: "h")
+        #expect(!queue.isIdle && queue.start(at: 0) == [id(3)])
+        queue.wait(id(3), until: 9)
+        #expect(!queue.isIdle)
+        queue.rest(id(3))
+        #expect(queue.isIdle)
+    }
+
     @Test("Room on the disk is reserved, awaited and given back")
     func room() {
         var queue = queue(.init(diskBytes: 100), [(1, 1), (2, 1)])

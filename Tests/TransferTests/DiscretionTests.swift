@@ -28,6 +28,19 @@ struct DiscretionTests {
         try process.waitForPlan { !$0.hasDiscretionary_p }
     }
 
+    @Test("A process in which all tasks wait for a good moment ends, and the next one goes on with them")
+    func rest() throws {
+        let process = try DemandedProcess(["--idle", "1"])
+        try process.demand { $0.moment = .bad }
+        try process.open("s").add(server.address + "/good?seed=a&size=1000") { $0.isDiscretionary = true }
+        #expect(try process.exitCode() == 0)
+        try process.waitForPlan { $0.hasDiscretionary_p }
+        try process.restart()
+        try process.demand { $0.moment = .good }
+        #expect(try process.end()?.session == "s")
+        #expect(try process.open("s").nextResult().0.failure == .none)
+    }
+
     @Test("A download stops when the moment is over, and is continued in the next one")
     func interruption() throws {
         let process = try DemandedProcess()

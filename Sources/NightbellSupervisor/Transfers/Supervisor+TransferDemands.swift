@@ -124,19 +124,28 @@ extension Supervisor {
 
     /// Tells all processes when discretionary transfers may run, or may not any more.
     func judgeMoment() {
-        guard ask({ $0.hasDiscretionaryTransfers }) else { return transferCare.judgesFrom = nil }
-        let from = transferCare.judgesFrom ?? now + TransferCare.judgingTime
-        transferCare.judgesFrom = from
-        // With the first fact of the monitor there are the others.
-        let isKnown = ask { $0.machine.network != nil } || now >= from || configuration.monitor == nil
-        if !isKnown { transferCare.look(at: from) }
-        let isGood = isKnown && ask { $0.isGoodMomentForTransfers }
+        if !ask({ $0.hasDiscretionaryTransfers }) { transferCare.judgesFrom = nil }
+        let isGood = ask { $0.isGoodMomentForTransfers } && isMachineKnown
         guard isGood != transferCare.isGoodMoment else { return }
         transferCare.isGoodMoment = isGood
-        for service in transferCare.services.values where service.process != nil {
-            service.unsent.append(.with { $0.moment = isGood ? .good : .bad })
-            transferCare.look(at: now)
+        for service in transferCare.services.values {
+            if service.process != nil {
+                service.unsent.append(.with { $0.moment = isGood ? .good : .bad })
+            } else if isGood, service.hasDiscretionary {
+                service.isWanted = true
+            }
         }
+        transferCare.look(at: now)
+    }
+
+    /// Whether the monitor has told of the machine, or has had time for that, since transfers wait. With its
+    /// first fact there are the others.
+    private var isMachineKnown: Bool {
+        guard configuration.monitor != nil, ask({ $0.machine.network == nil }) else { return true }
+        let from = transferCare.judgesFrom ?? now + TransferCare.judgingTime
+        transferCare.judgesFrom = from
+        if now < from { transferCare.look(at: from) }
+        return now >= from
     }
 }
 

@@ -122,6 +122,11 @@ extension Supervisor {
         forget(service)
         if hasWork(service.user) {
             service.isWanted = !service.quits.isEmpty
+            if service.hasDiscretionary, transferCare.isGoodMoment {
+                // It has not read that. One that does so again and again is started less and less often.
+                service.history.noteFailure(startedAt: process.startedAt, at: now)
+                service.isWanted = true
+            }
             // Results that no client comes for are removed when they are too old.
             service.visitAt = configuration.transfers.map { now + $0.visitInterval }
             transferCare.look(at: now)

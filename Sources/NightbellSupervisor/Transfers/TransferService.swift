@@ -56,7 +56,8 @@ final class TransferService {
     var mustReadBy: Instant?
     /// When it must have ended, after it has closed its connection.
     var mustEndBy: Instant?
-    /// As it said last: tasks of it run in good moments only.
+    /// As it said last: tasks of it run in good moments only. A process with nothing else ends, and is started again for
+    /// the next such moment.
     var hasDiscretionary = false
     /// When it has to run for an issue, in seconds since 1970; nil: never.
     private(set) var nextIssue: Int64?
