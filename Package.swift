@@ -169,12 +169,15 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict),
+        // Units that systemd freezes.
+        .target(
+            name: "SystemdUnits", dependencies: ["CSystemd", "LinuxSystem"], swiftSettings: strict),
         .executableTarget(
             name: "nightbell",
             dependencies: [
                 "CLinux", "Identifiers", "Launching", "Nightbell", "NightbellCore", "NightbellProfiles",
                 "NightbellWire", "LinuxSystem", "Manifests", "Presentation", "StatusReports",
-                "ProcessWaits", "Suspension",
+                "ProcessWaits", "Suspension", "SystemdUnits",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -198,3 +198,46 @@ int clinux_fork_gated(
     child->report = report[0];
     return 0;
 }
+
+static void guard(char *const arguments[], int leash) {
+    // Neither the keys of a terminal nor the end of its session end it.
+    setsid();
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    if (leash > 3) close_range(3, leash - 1, 0);
+    close_range(leash + 1, ~0U, 0);
+    // Whatever reads what this process writes need not wait for the guard.
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    char byte;
+    ssize_t count;
+    do {
+        count = read(leash, &byte, 1);
+    } while (count == -1 && errno == EINTR);
+    if (count != 0) _exit(0);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execv("/proc/self/exe", arguments);
+    _exit(127);
+}
+
+pid_t clinux_fork_guard(char *const arguments[], int *leash) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[1]);
+        guard(arguments, ends[0]);
+    }
+    int code = errno;
+    close(ends[0]);
+    if (pid == -1) {
+        close(ends[1]);
+        errno = code;
+        return -1;
+    }
+    *leash = ends[1];
+    return pid;
+}

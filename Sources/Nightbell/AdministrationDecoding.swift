@@ -86,6 +86,7 @@ extension ClientInfo {
         wantsNetworkChanges = wire.wantsNetworkChanges
         pendingNotifications = Int(wire.pendingNotifications)
         isUnmodified = wire.isUnmodified
+        pagedOut = wire.hasPagedOut ? PagedOut(wire.pagedOut) : nil
         fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
         observations = wire.observations.compactMap(Observation.init)
     }
@@ -106,6 +107,20 @@ extension ClientInfo.State {
             case .launching: .launching
             case .unspecified, .UNRECOGNIZED: .unknown
             }
+    }
+}
+
+extension ClientInfo.PagedOut {
+    init(_ wire: WirePagedOut) {
+        self.init(bytes: wire.bytes, totalBytes: wire.totalBytes, limit: wire.limit)
+    }
+
+    var wire: WirePagedOut {
+        var wire = WirePagedOut()
+        wire.bytes = bytes
+        wire.totalBytes = totalBytes
+        wire.limit = limit
+        return wire
     }
 }
 

@@ -247,6 +247,22 @@ public struct ClientInfo: Sendable, Hashable {
         }
     }
 
+    /// How much of a sleeping program's memory was written to swap.
+    public struct PagedOut: Sendable, Hashable {
+        /// The bytes that it has given back in its last such sleep.
+        public var bytes: UInt64
+        /// In all of its sleeps.
+        public var totalBytes: UInt64
+        /// Why not all of it, or nothing, can be written, for people; may be empty.
+        public var limit: String
+
+        package init(bytes: UInt64, totalBytes: UInt64, limit: String) {
+            self.bytes = bytes
+            self.totalBytes = totalBytes
+            self.limit = limit
+        }
+    }
+
     public var identifier: String
     public var clientID: String
     public var processID: Int32
@@ -276,7 +292,7 @@ public struct ClientInfo: Sendable, Hashable {
     public var offload: OffloadCounters?
     /// Only from ``Administration/show(_:)``, and only if the client sent it.
     public var launch: Launch?
-    /// How it is suspended: `cgroup`, `signal` or `none`.
+    /// How it is suspended: `cgroup`, `signal`, `systemd` or `none`.
     public var suspension: String
     /// Unusual conditions of the client as text, for example that it holds file locks while asleep.
     public var warnings: [String]
@@ -292,6 +308,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var pendingNotifications = 0
     /// Whether it is a program that knows nothing of Nightbell (`nightbell run --unmodified`).
     public var isUnmodified: Bool
+    /// How much memory sleeping has freed (`nightbell run --unmodified --page-out`); nil: nothing is known.
+    public var pagedOut: PagedOut?
     /// Its fetches; nil: it has never asked for any.
     public var fetch: Fetch?
     /// Only from ``Administration/show(_:)``.

@@ -206,6 +206,10 @@ public final class Client: Sendable {
     /// Reports why an unmodified program is awake, for people to read. Does nothing without a supervisor.
     package func reportAwake(_ reason: String) { session.reportAwake(reason) }
 
+    /// Reports that the memory of an unmodified program was written to swap, or cannot be. Does nothing
+    /// without a supervisor.
+    package func reportPagedOut(_ pagedOut: ClientInfo.PagedOut) { session.reportPagedOut(pagedOut) }
+
     // MARK: Keep-alive
 
     /// Runs `handler` at least this often while the client is in the background, suspended or not: a little

@@ -62,6 +62,8 @@ extension Client {
         package var processID: Int32
         /// In clock ticks since boot, so that a reused pid is not mistaken for it.
         package var startTime: UInt64
+        /// Whether this client has systemd suspend it, instead of the supervisor.
+        package var isSuspendedBySystemd = false
 
         package init(processID: Int32, startTime: UInt64) {
             self.processID = processID

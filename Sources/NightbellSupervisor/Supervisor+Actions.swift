@@ -232,7 +232,7 @@ extension Supervisor {
                 unsafe earlyWaker.set(client.slot, epoch: epoch, thaw: suspender.quickThaw(slot: client.slot))
             }
         }
-        guard record.obstacle == nil else { return followUps.append(.frozen(client, epoch: epoch)) }
+        guard record.isStoppedHere else { return followUps.append(.frozen(client, epoch: epoch)) }
         report(client, epoch) { () throws(SuspensionError) in
             // The process in a slot is detached before the slot is reused.
             if !suspender.isAttached(slot: client.slot) {

@@ -57,6 +57,45 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
+package nonisolated enum WireSuspendedBy: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+
+  /// the supervisor
+  case unspecified // = 0
+
+  /// systemd, which the process that speaks for the program asks for it: after Suspended, and whenever the program is to run. The
+  /// supervisor does everything else.
+  case systemd // = 1
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .systemd
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .systemd: return 1
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireSuspendedBy] = [
+    .unspecified,
+    .systemd,
+  ]
+
+}
+
 package nonisolated enum WireMode: SwiftProtobuf.Enum, Swift.CaseIterable {
   package typealias RawValue = Int
   case unspecified // = 0
@@ -977,345 +1016,362 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
 
 }
 
-package nonisolated struct WireClientMessage: Sendable {
+package nonisolated struct WireClientMessage: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  package var request: UInt64 = 0
+  package var request: UInt64 {
+    get {_storage._request}
+    set {_uniqueStorage()._request = newValue}
+  }
 
-  package var body: WireClientMessage.OneOf_Body? = nil
+  package var body: OneOf_Body? {
+    get {return _storage._body}
+    set {_uniqueStorage()._body = newValue}
+  }
 
   package var hello: WireHello {
     get {
-      if case .hello(let v)? = body {return v}
+      if case .hello(let v)? = _storage._body {return v}
       return WireHello()
     }
-    set {body = .hello(newValue)}
+    set {_uniqueStorage()._body = .hello(newValue)}
   }
 
   package var handOver: WireHandOver {
     get {
-      if case .handOver(let v)? = body {return v}
+      if case .handOver(let v)? = _storage._body {return v}
       return WireHandOver()
     }
-    set {body = .handOver(newValue)}
+    set {_uniqueStorage()._body = .handOver(newValue)}
   }
 
   package var release: WireRelease {
     get {
-      if case .release(let v)? = body {return v}
+      if case .release(let v)? = _storage._body {return v}
       return WireRelease()
     }
-    set {body = .release(newValue)}
+    set {_uniqueStorage()._body = .release(newValue)}
   }
 
   package var enterBackground: WireEnterBackground {
     get {
-      if case .enterBackground(let v)? = body {return v}
+      if case .enterBackground(let v)? = _storage._body {return v}
       return WireEnterBackground()
     }
-    set {body = .enterBackground(newValue)}
+    set {_uniqueStorage()._body = .enterBackground(newValue)}
   }
 
   package var backgroundEntered: WireBackgroundEntered {
     get {
-      if case .backgroundEntered(let v)? = body {return v}
+      if case .backgroundEntered(let v)? = _storage._body {return v}
       return WireBackgroundEntered()
     }
-    set {body = .backgroundEntered(newValue)}
+    set {_uniqueStorage()._body = .backgroundEntered(newValue)}
   }
 
   package var enterForeground: WireEnterForeground {
     get {
-      if case .enterForeground(let v)? = body {return v}
+      if case .enterForeground(let v)? = _storage._body {return v}
       return WireEnterForeground()
     }
-    set {body = .enterForeground(newValue)}
+    set {_uniqueStorage()._body = .enterForeground(newValue)}
   }
 
   package var setKeepAliveTimeout: WireSetKeepAliveTimeout {
     get {
-      if case .setKeepAliveTimeout(let v)? = body {return v}
+      if case .setKeepAliveTimeout(let v)? = _storage._body {return v}
       return WireSetKeepAliveTimeout()
     }
-    set {body = .setKeepAliveTimeout(newValue)}
+    set {_uniqueStorage()._body = .setKeepAliveTimeout(newValue)}
   }
 
   package var clearKeepAliveTimeout_p: WireClearKeepAliveTimeout {
     get {
-      if case .clearKeepAliveTimeout_p(let v)? = body {return v}
+      if case .clearKeepAliveTimeout_p(let v)? = _storage._body {return v}
       return WireClearKeepAliveTimeout()
     }
-    set {body = .clearKeepAliveTimeout_p(newValue)}
+    set {_uniqueStorage()._body = .clearKeepAliveTimeout_p(newValue)}
   }
 
   package var beginBackgroundTask: WireBeginBackgroundTask {
     get {
-      if case .beginBackgroundTask(let v)? = body {return v}
+      if case .beginBackgroundTask(let v)? = _storage._body {return v}
       return WireBeginBackgroundTask()
     }
-    set {body = .beginBackgroundTask(newValue)}
+    set {_uniqueStorage()._body = .beginBackgroundTask(newValue)}
   }
 
   package var endBackgroundTask: WireEndBackgroundTask {
     get {
-      if case .endBackgroundTask(let v)? = body {return v}
+      if case .endBackgroundTask(let v)? = _storage._body {return v}
       return WireEndBackgroundTask()
     }
-    set {body = .endBackgroundTask(newValue)}
+    set {_uniqueStorage()._body = .endBackgroundTask(newValue)}
   }
 
   package var backgroundTimeRemaining: WireBackgroundTimeRemaining {
     get {
-      if case .backgroundTimeRemaining(let v)? = body {return v}
+      if case .backgroundTimeRemaining(let v)? = _storage._body {return v}
       return WireBackgroundTimeRemaining()
     }
-    set {body = .backgroundTimeRemaining(newValue)}
+    set {_uniqueStorage()._body = .backgroundTimeRemaining(newValue)}
   }
 
   package var mediaActivity: WireMediaActivity {
     get {
-      if case .mediaActivity(let v)? = body {return v}
+      if case .mediaActivity(let v)? = _storage._body {return v}
       return WireMediaActivity()
     }
-    set {body = .mediaActivity(newValue)}
+    set {_uniqueStorage()._body = .mediaActivity(newValue)}
   }
 
   package var readyToSuspend: WireReadyToSuspend {
     get {
-      if case .readyToSuspend(let v)? = body {return v}
+      if case .readyToSuspend(let v)? = _storage._body {return v}
       return WireReadyToSuspend()
     }
-    set {body = .readyToSuspend(newValue)}
+    set {_uniqueStorage()._body = .readyToSuspend(newValue)}
   }
 
   package var wakeDone: WireWakeDone {
     get {
-      if case .wakeDone(let v)? = body {return v}
+      if case .wakeDone(let v)? = _storage._body {return v}
       return WireWakeDone()
     }
-    set {body = .wakeDone(newValue)}
+    set {_uniqueStorage()._body = .wakeDone(newValue)}
   }
 
   package var saveState: WireSaveState {
     get {
-      if case .saveState(let v)? = body {return v}
+      if case .saveState(let v)? = _storage._body {return v}
       return WireSaveState()
     }
-    set {body = .saveState(newValue)}
+    set {_uniqueStorage()._body = .saveState(newValue)}
   }
 
   package var hibernate: WireHibernate {
     get {
-      if case .hibernate(let v)? = body {return v}
+      if case .hibernate(let v)? = _storage._body {return v}
       return WireHibernate()
     }
-    set {body = .hibernate(newValue)}
+    set {_uniqueStorage()._body = .hibernate(newValue)}
   }
 
   package var setMinimumFetchInterval: WireSetMinimumFetchInterval {
     get {
-      if case .setMinimumFetchInterval(let v)? = body {return v}
+      if case .setMinimumFetchInterval(let v)? = _storage._body {return v}
       return WireSetMinimumFetchInterval()
     }
-    set {body = .setMinimumFetchInterval(newValue)}
+    set {_uniqueStorage()._body = .setMinimumFetchInterval(newValue)}
   }
 
   package var fetchDone: WireFetchDone {
     get {
-      if case .fetchDone(let v)? = body {return v}
+      if case .fetchDone(let v)? = _storage._body {return v}
       return WireFetchDone()
     }
-    set {body = .fetchDone(newValue)}
+    set {_uniqueStorage()._body = .fetchDone(newValue)}
   }
 
   package var observe: WireObserve {
     get {
-      if case .observe(let v)? = body {return v}
+      if case .observe(let v)? = _storage._body {return v}
       return WireObserve()
     }
-    set {body = .observe(newValue)}
+    set {_uniqueStorage()._body = .observe(newValue)}
   }
 
   package var stopObserving: WireStopObserving {
     get {
-      if case .stopObserving(let v)? = body {return v}
+      if case .stopObserving(let v)? = _storage._body {return v}
       return WireStopObserving()
     }
-    set {body = .stopObserving(newValue)}
+    set {_uniqueStorage()._body = .stopObserving(newValue)}
   }
 
   package var awakeReason: WireAwakeReason {
     get {
-      if case .awakeReason(let v)? = body {return v}
+      if case .awakeReason(let v)? = _storage._body {return v}
       return WireAwakeReason()
     }
-    set {body = .awakeReason(newValue)}
+    set {_uniqueStorage()._body = .awakeReason(newValue)}
   }
 
   package var pushDone: WirePushDone {
     get {
-      if case .pushDone(let v)? = body {return v}
+      if case .pushDone(let v)? = _storage._body {return v}
       return WirePushDone()
     }
-    set {body = .pushDone(newValue)}
+    set {_uniqueStorage()._body = .pushDone(newValue)}
+  }
+
+  package var pagedOut: WirePagedOut {
+    get {
+      if case .pagedOut(let v)? = _storage._body {return v}
+      return WirePagedOut()
+    }
+    set {_uniqueStorage()._body = .pagedOut(newValue)}
   }
 
   package var scheduleNotification: WireScheduleNotification {
     get {
-      if case .scheduleNotification(let v)? = body {return v}
+      if case .scheduleNotification(let v)? = _storage._body {return v}
       return WireScheduleNotification()
     }
-    set {body = .scheduleNotification(newValue)}
+    set {_uniqueStorage()._body = .scheduleNotification(newValue)}
   }
 
   package var cancelNotifications: WireCancelNotifications {
     get {
-      if case .cancelNotifications(let v)? = body {return v}
+      if case .cancelNotifications(let v)? = _storage._body {return v}
       return WireCancelNotifications()
     }
-    set {body = .cancelNotifications(newValue)}
+    set {_uniqueStorage()._body = .cancelNotifications(newValue)}
   }
 
   package var listNotifications: WireListNotifications {
     get {
-      if case .listNotifications(let v)? = body {return v}
+      if case .listNotifications(let v)? = _storage._body {return v}
       return WireListNotifications()
     }
-    set {body = .listNotifications(newValue)}
+    set {_uniqueStorage()._body = .listNotifications(newValue)}
   }
 
   package var restartNoted: WireRestartNoted {
     get {
-      if case .restartNoted(let v)? = body {return v}
+      if case .restartNoted(let v)? = _storage._body {return v}
       return WireRestartNoted()
     }
-    set {body = .restartNoted(newValue)}
+    set {_uniqueStorage()._body = .restartNoted(newValue)}
   }
 
   package var status: WireStatus {
     get {
-      if case .status(let v)? = body {return v}
+      if case .status(let v)? = _storage._body {return v}
       return WireStatus()
     }
-    set {body = .status(newValue)}
+    set {_uniqueStorage()._body = .status(newValue)}
   }
 
   package var list: WireList {
     get {
-      if case .list(let v)? = body {return v}
+      if case .list(let v)? = _storage._body {return v}
       return WireList()
     }
-    set {body = .list(newValue)}
+    set {_uniqueStorage()._body = .list(newValue)}
   }
 
   package var show: WireShow {
     get {
-      if case .show(let v)? = body {return v}
+      if case .show(let v)? = _storage._body {return v}
       return WireShow()
     }
-    set {body = .show(newValue)}
+    set {_uniqueStorage()._body = .show(newValue)}
   }
 
   package var watch: WireWatch {
     get {
-      if case .watch(let v)? = body {return v}
+      if case .watch(let v)? = _storage._body {return v}
       return WireWatch()
     }
-    set {body = .watch(newValue)}
+    set {_uniqueStorage()._body = .watch(newValue)}
   }
 
   package var wakeClient: WireWakeClient {
     get {
-      if case .wakeClient(let v)? = body {return v}
+      if case .wakeClient(let v)? = _storage._body {return v}
       return WireWakeClient()
     }
-    set {body = .wakeClient(newValue)}
+    set {_uniqueStorage()._body = .wakeClient(newValue)}
   }
 
   package var suspendClient: WireSuspendClient {
     get {
-      if case .suspendClient(let v)? = body {return v}
+      if case .suspendClient(let v)? = _storage._body {return v}
       return WireSuspendClient()
     }
-    set {body = .suspendClient(newValue)}
+    set {_uniqueStorage()._body = .suspendClient(newValue)}
   }
 
   package var quitClient: WireQuitClient {
     get {
-      if case .quitClient(let v)? = body {return v}
+      if case .quitClient(let v)? = _storage._body {return v}
       return WireQuitClient()
     }
-    set {body = .quitClient(newValue)}
+    set {_uniqueStorage()._body = .quitClient(newValue)}
   }
 
   package var launchClient: WireLaunchClient {
     get {
-      if case .launchClient(let v)? = body {return v}
+      if case .launchClient(let v)? = _storage._body {return v}
       return WireLaunchClient()
     }
-    set {body = .launchClient(newValue)}
+    set {_uniqueStorage()._body = .launchClient(newValue)}
   }
 
   package var forgetClient: WireForgetClient {
     get {
-      if case .forgetClient(let v)? = body {return v}
+      if case .forgetClient(let v)? = _storage._body {return v}
       return WireForgetClient()
     }
-    set {body = .forgetClient(newValue)}
+    set {_uniqueStorage()._body = .forgetClient(newValue)}
   }
 
   package var relieveMemory: WireRelieveMemory {
     get {
-      if case .relieveMemory(let v)? = body {return v}
+      if case .relieveMemory(let v)? = _storage._body {return v}
       return WireRelieveMemory()
     }
-    set {body = .relieveMemory(newValue)}
+    set {_uniqueStorage()._body = .relieveMemory(newValue)}
   }
 
   package var simulate: WireSimulate {
     get {
-      if case .simulate(let v)? = body {return v}
+      if case .simulate(let v)? = _storage._body {return v}
       return WireSimulate()
     }
-    set {body = .simulate(newValue)}
+    set {_uniqueStorage()._body = .simulate(newValue)}
   }
 
   package var pushesWaiting: WirePushesWaiting {
     get {
-      if case .pushesWaiting(let v)? = body {return v}
+      if case .pushesWaiting(let v)? = _storage._body {return v}
       return WirePushesWaiting()
     }
-    set {body = .pushesWaiting(newValue)}
+    set {_uniqueStorage()._body = .pushesWaiting(newValue)}
   }
 
   package var showNotifications: WireShowNotifications {
     get {
-      if case .showNotifications(let v)? = body {return v}
+      if case .showNotifications(let v)? = _storage._body {return v}
       return WireShowNotifications()
     }
-    set {body = .showNotifications(newValue)}
+    set {_uniqueStorage()._body = .showNotifications(newValue)}
   }
 
   package var upgrade: WireUpgrade {
     get {
-      if case .upgrade(let v)? = body {return v}
+      if case .upgrade(let v)? = _storage._body {return v}
       return WireUpgrade()
     }
-    set {body = .upgrade(newValue)}
+    set {_uniqueStorage()._body = .upgrade(newValue)}
   }
 
   package var reload: WireReload {
     get {
-      if case .reload(let v)? = body {return v}
+      if case .reload(let v)? = _storage._body {return v}
       return WireReload()
     }
-    set {body = .reload(newValue)}
+    set {_uniqueStorage()._body = .reload(newValue)}
   }
 
   /// Sent before, to a supervisor that may have ended without an answer.
-  package var isRepeated: Bool = false
+  package var isRepeated: Bool {
+    get {_storage._isRepeated}
+    set {_uniqueStorage()._isRepeated = newValue}
+  }
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1342,6 +1398,7 @@ package nonisolated struct WireClientMessage: Sendable {
     case stopObserving(WireStopObserving)
     case awakeReason(WireAwakeReason)
     case pushDone(WirePushDone)
+    case pagedOut(WirePagedOut)
     case scheduleNotification(WireScheduleNotification)
     case cancelNotifications(WireCancelNotifications)
     case listNotifications(WireListNotifications)
@@ -1365,6 +1422,8 @@ package nonisolated struct WireClientMessage: Sendable {
   }
 
   package init() {}
+
+  fileprivate var _storage = _StorageClass.defaultInstance
 }
 
 package nonisolated struct WireSupervisorMessage: Sendable {
@@ -1673,6 +1732,8 @@ package nonisolated struct WireProgram: Sendable {
 
   /// Field 22 of /proc/PID/stat, so that another process that has the pid by now is not taken for it.
   package var startTime: UInt64 = 0
+
+  package var suspendedBy: WireSuspendedBy = .unspecified
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -2523,6 +2584,26 @@ package nonisolated struct WireAwakeReason: Sendable {
   // methods supported on all messages.
 
   package var reason: String = String()
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The program's memory was written to swap while it slept, or cannot be. Needs no answer: request 0.
+package nonisolated struct WirePagedOut: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// that the program has given back in its last sleep of this kind
+  package var bytes: UInt64 = 0
+
+  /// in all of its sleeps
+  package var totalBytes: UInt64 = 0
+
+  /// why not all of it, or nothing, can be written; for people to read. At most 256 bytes
+  package var limit: String = String()
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -4314,7 +4395,7 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
   /// Clears the value of `launch`. Subsequent reads from it will return its default value.
   package mutating func clearLaunch() {_uniqueStorage()._launch = nil}
 
-  /// how: "cgroup", "signal" or "none"
+  /// how: "cgroup", "signal", "systemd" or "none"
   package var suspension: String {
     get {_storage._suspension}
     set {_uniqueStorage()._suspension = newValue}
@@ -4391,6 +4472,16 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     get {_storage._isUnmodified}
     set {_uniqueStorage()._isUnmodified = newValue}
   }
+
+  /// what that process has told of the program's memory, if it has
+  package var pagedOut: WirePagedOut {
+    get {_storage._pagedOut ?? WirePagedOut()}
+    set {_uniqueStorage()._pagedOut = newValue}
+  }
+  /// Returns true if `pagedOut` has been explicitly set.
+  package var hasPagedOut: Bool {_storage._pagedOut != nil}
+  /// Clears the value of `pagedOut`. Subsequent reads from it will return its default value.
+  package mutating func clearPagedOut() {_uniqueStorage()._pagedOut = nil}
 
   package var pendingNotifications: UInt32 {
     get {_storage._pendingNotifications}
@@ -4667,6 +4758,10 @@ package nonisolated struct WireError: Sendable {
 
 fileprivate nonisolated let _protobuf_package = "nightbell.v1"
 
+nonisolated extension WireSuspendedBy: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0SUSPENDED_BY_UNSPECIFIED\0\u{1}SUSPENDED_BY_SYSTEMD\0")
+}
+
 nonisolated extension WireMode: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0MODE_UNSPECIFIED\0\u{1}MODE_VOIP\0\u{1}MODE_AUDIO\0\u{1}MODE_FETCH\0\u{1}MODE_LOCATION\0\u{1}MODE_BLUETOOTH_CENTRAL\0\u{1}MODE_BLUETOOTH_PERIPHERAL\0\u{1}MODE_EXTERNAL_ACCESSORY\0\u{1}MODE_NEWSSTAND\0")
 }
@@ -4713,742 +4808,799 @@ nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{4}\u{4}schedule_notification\0\u{3}cancel_notifications\0\u{3}list_notifications\0\u{3}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{3}show_notifications\0\u{4}\u{4}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{3}paged_out\0\u{4}\u{3}schedule_notification\0\u{3}cancel_notifications\0\u{3}list_notifications\0\u{3}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{3}show_notifications\0\u{4}\u{4}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
+
+  fileprivate class _StorageClass {
+    var _request: UInt64 = 0
+    var _body: WireClientMessage.OneOf_Body?
+    var _isRepeated: Bool = false
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _request = source._request
+      _body = source._body
+      _isRepeated = source._isRepeated
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.request) }()
-      case 2: try {
-        var v: WireHello?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .hello(let m) = current {v = m}
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularUInt64Field(value: &_storage._request) }()
+        case 2: try {
+          var v: WireHello?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .hello(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .hello(v)
+          }
+        }()
+        case 3: try {
+          var v: WireHandOver?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .handOver(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .handOver(v)
+          }
+        }()
+        case 4: try {
+          var v: WireRelease?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .release(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .release(v)
+          }
+        }()
+        case 5: try {
+          var v: WireEnterBackground?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .enterBackground(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .enterBackground(v)
+          }
+        }()
+        case 6: try {
+          var v: WireBackgroundEntered?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .backgroundEntered(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .backgroundEntered(v)
+          }
+        }()
+        case 7: try {
+          var v: WireEnterForeground?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .enterForeground(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .enterForeground(v)
+          }
+        }()
+        case 8: try {
+          var v: WireSetKeepAliveTimeout?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .setKeepAliveTimeout(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .setKeepAliveTimeout(v)
+          }
+        }()
+        case 9: try {
+          var v: WireClearKeepAliveTimeout?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .clearKeepAliveTimeout_p(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .clearKeepAliveTimeout_p(v)
+          }
+        }()
+        case 10: try {
+          var v: WireBeginBackgroundTask?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .beginBackgroundTask(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .beginBackgroundTask(v)
+          }
+        }()
+        case 11: try {
+          var v: WireEndBackgroundTask?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .endBackgroundTask(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .endBackgroundTask(v)
+          }
+        }()
+        case 12: try {
+          var v: WireBackgroundTimeRemaining?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .backgroundTimeRemaining(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .backgroundTimeRemaining(v)
+          }
+        }()
+        case 13: try {
+          var v: WireMediaActivity?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .mediaActivity(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .mediaActivity(v)
+          }
+        }()
+        case 14: try {
+          var v: WireReadyToSuspend?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .readyToSuspend(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .readyToSuspend(v)
+          }
+        }()
+        case 15: try {
+          var v: WireWakeDone?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .wakeDone(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .wakeDone(v)
+          }
+        }()
+        case 16: try {
+          var v: WireSaveState?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .saveState(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .saveState(v)
+          }
+        }()
+        case 17: try {
+          var v: WireHibernate?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .hibernate(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .hibernate(v)
+          }
+        }()
+        case 18: try {
+          var v: WireSetMinimumFetchInterval?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .setMinimumFetchInterval(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .setMinimumFetchInterval(v)
+          }
+        }()
+        case 19: try {
+          var v: WireFetchDone?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .fetchDone(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .fetchDone(v)
+          }
+        }()
+        case 20: try {
+          var v: WireObserve?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .observe(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .observe(v)
+          }
+        }()
+        case 21: try {
+          var v: WireStopObserving?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .stopObserving(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .stopObserving(v)
+          }
+        }()
+        case 22: try {
+          var v: WireAwakeReason?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .awakeReason(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .awakeReason(v)
+          }
+        }()
+        case 23: try {
+          var v: WirePushDone?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .pushDone(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .pushDone(v)
+          }
+        }()
+        case 24: try {
+          var v: WirePagedOut?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .pagedOut(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .pagedOut(v)
+          }
+        }()
+        case 27: try {
+          var v: WireScheduleNotification?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .scheduleNotification(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .scheduleNotification(v)
+          }
+        }()
+        case 28: try {
+          var v: WireCancelNotifications?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .cancelNotifications(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .cancelNotifications(v)
+          }
+        }()
+        case 29: try {
+          var v: WireListNotifications?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .listNotifications(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .listNotifications(v)
+          }
+        }()
+        case 30: try {
+          var v: WireRestartNoted?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .restartNoted(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .restartNoted(v)
+          }
+        }()
+        case 31: try { try decoder.decodeSingularBoolField(value: &_storage._isRepeated) }()
+        case 32: try {
+          var v: WireStatus?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .status(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .status(v)
+          }
+        }()
+        case 33: try {
+          var v: WireList?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .list(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .list(v)
+          }
+        }()
+        case 34: try {
+          var v: WireShow?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .show(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .show(v)
+          }
+        }()
+        case 35: try {
+          var v: WireWatch?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .watch(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .watch(v)
+          }
+        }()
+        case 36: try {
+          var v: WireWakeClient?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .wakeClient(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .wakeClient(v)
+          }
+        }()
+        case 37: try {
+          var v: WireSuspendClient?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .suspendClient(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .suspendClient(v)
+          }
+        }()
+        case 38: try {
+          var v: WireQuitClient?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .quitClient(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .quitClient(v)
+          }
+        }()
+        case 39: try {
+          var v: WireLaunchClient?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .launchClient(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .launchClient(v)
+          }
+        }()
+        case 40: try {
+          var v: WireForgetClient?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .forgetClient(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .forgetClient(v)
+          }
+        }()
+        case 41: try {
+          var v: WireRelieveMemory?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .relieveMemory(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .relieveMemory(v)
+          }
+        }()
+        case 42: try {
+          var v: WireSimulate?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .simulate(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .simulate(v)
+          }
+        }()
+        case 43: try {
+          var v: WireShowNotifications?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .showNotifications(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .showNotifications(v)
+          }
+        }()
+        case 47: try {
+          var v: WirePushesWaiting?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .pushesWaiting(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .pushesWaiting(v)
+          }
+        }()
+        case 60: try {
+          var v: WireUpgrade?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .upgrade(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .upgrade(v)
+          }
+        }()
+        case 64: try {
+          var v: WireReload?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .reload(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .reload(v)
+          }
+        }()
+        default: break
         }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .hello(v)
-        }
-      }()
-      case 3: try {
-        var v: WireHandOver?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .handOver(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .handOver(v)
-        }
-      }()
-      case 4: try {
-        var v: WireRelease?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .release(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .release(v)
-        }
-      }()
-      case 5: try {
-        var v: WireEnterBackground?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .enterBackground(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .enterBackground(v)
-        }
-      }()
-      case 6: try {
-        var v: WireBackgroundEntered?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .backgroundEntered(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .backgroundEntered(v)
-        }
-      }()
-      case 7: try {
-        var v: WireEnterForeground?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .enterForeground(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .enterForeground(v)
-        }
-      }()
-      case 8: try {
-        var v: WireSetKeepAliveTimeout?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .setKeepAliveTimeout(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .setKeepAliveTimeout(v)
-        }
-      }()
-      case 9: try {
-        var v: WireClearKeepAliveTimeout?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .clearKeepAliveTimeout_p(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .clearKeepAliveTimeout_p(v)
-        }
-      }()
-      case 10: try {
-        var v: WireBeginBackgroundTask?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .beginBackgroundTask(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .beginBackgroundTask(v)
-        }
-      }()
-      case 11: try {
-        var v: WireEndBackgroundTask?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .endBackgroundTask(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .endBackgroundTask(v)
-        }
-      }()
-      case 12: try {
-        var v: WireBackgroundTimeRemaining?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .backgroundTimeRemaining(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .backgroundTimeRemaining(v)
-        }
-      }()
-      case 13: try {
-        var v: WireMediaActivity?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .mediaActivity(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .mediaActivity(v)
-        }
-      }()
-      case 14: try {
-        var v: WireReadyToSuspend?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .readyToSuspend(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .readyToSuspend(v)
-        }
-      }()
-      case 15: try {
-        var v: WireWakeDone?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .wakeDone(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .wakeDone(v)
-        }
-      }()
-      case 16: try {
-        var v: WireSaveState?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .saveState(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .saveState(v)
-        }
-      }()
-      case 17: try {
-        var v: WireHibernate?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .hibernate(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .hibernate(v)
-        }
-      }()
-      case 18: try {
-        var v: WireSetMinimumFetchInterval?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .setMinimumFetchInterval(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .setMinimumFetchInterval(v)
-        }
-      }()
-      case 19: try {
-        var v: WireFetchDone?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .fetchDone(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .fetchDone(v)
-        }
-      }()
-      case 20: try {
-        var v: WireObserve?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .observe(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .observe(v)
-        }
-      }()
-      case 21: try {
-        var v: WireStopObserving?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .stopObserving(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .stopObserving(v)
-        }
-      }()
-      case 22: try {
-        var v: WireAwakeReason?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .awakeReason(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .awakeReason(v)
-        }
-      }()
-      case 23: try {
-        var v: WirePushDone?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .pushDone(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .pushDone(v)
-        }
-      }()
-      case 27: try {
-        var v: WireScheduleNotification?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .scheduleNotification(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .scheduleNotification(v)
-        }
-      }()
-      case 28: try {
-        var v: WireCancelNotifications?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .cancelNotifications(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .cancelNotifications(v)
-        }
-      }()
-      case 29: try {
-        var v: WireListNotifications?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .listNotifications(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .listNotifications(v)
-        }
-      }()
-      case 30: try {
-        var v: WireRestartNoted?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .restartNoted(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .restartNoted(v)
-        }
-      }()
-      case 31: try { try decoder.decodeSingularBoolField(value: &self.isRepeated) }()
-      case 32: try {
-        var v: WireStatus?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .status(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .status(v)
-        }
-      }()
-      case 33: try {
-        var v: WireList?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .list(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .list(v)
-        }
-      }()
-      case 34: try {
-        var v: WireShow?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .show(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .show(v)
-        }
-      }()
-      case 35: try {
-        var v: WireWatch?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .watch(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .watch(v)
-        }
-      }()
-      case 36: try {
-        var v: WireWakeClient?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .wakeClient(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .wakeClient(v)
-        }
-      }()
-      case 37: try {
-        var v: WireSuspendClient?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .suspendClient(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .suspendClient(v)
-        }
-      }()
-      case 38: try {
-        var v: WireQuitClient?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .quitClient(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .quitClient(v)
-        }
-      }()
-      case 39: try {
-        var v: WireLaunchClient?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .launchClient(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .launchClient(v)
-        }
-      }()
-      case 40: try {
-        var v: WireForgetClient?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .forgetClient(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .forgetClient(v)
-        }
-      }()
-      case 41: try {
-        var v: WireRelieveMemory?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .relieveMemory(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .relieveMemory(v)
-        }
-      }()
-      case 42: try {
-        var v: WireSimulate?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .simulate(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .simulate(v)
-        }
-      }()
-      case 43: try {
-        var v: WireShowNotifications?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .showNotifications(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .showNotifications(v)
-        }
-      }()
-      case 47: try {
-        var v: WirePushesWaiting?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .pushesWaiting(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .pushesWaiting(v)
-        }
-      }()
-      case 60: try {
-        var v: WireUpgrade?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .upgrade(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .upgrade(v)
-        }
-      }()
-      case 64: try {
-        var v: WireReload?
-        var hadOneofValue = false
-        if let current = self.body {
-          hadOneofValue = true
-          if case .reload(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.body = .reload(v)
-        }
-      }()
-      default: break
       }
     }
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.request != 0 {
-      try visitor.visitSingularUInt64Field(value: self.request, fieldNumber: 1)
-    }
-    switch self.body {
-    case .hello?: try {
-      guard case .hello(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
-    }()
-    case .handOver?: try {
-      guard case .handOver(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
-    }()
-    case .release?: try {
-      guard case .release(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
-    }()
-    case .enterBackground?: try {
-      guard case .enterBackground(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
-    }()
-    case .backgroundEntered?: try {
-      guard case .backgroundEntered(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
-    }()
-    case .enterForeground?: try {
-      guard case .enterForeground(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
-    }()
-    case .setKeepAliveTimeout?: try {
-      guard case .setKeepAliveTimeout(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
-    }()
-    case .clearKeepAliveTimeout_p?: try {
-      guard case .clearKeepAliveTimeout_p(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
-    }()
-    case .beginBackgroundTask?: try {
-      guard case .beginBackgroundTask(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
-    }()
-    case .endBackgroundTask?: try {
-      guard case .endBackgroundTask(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
-    }()
-    case .backgroundTimeRemaining?: try {
-      guard case .backgroundTimeRemaining(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
-    }()
-    case .mediaActivity?: try {
-      guard case .mediaActivity(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
-    }()
-    case .readyToSuspend?: try {
-      guard case .readyToSuspend(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
-    }()
-    case .wakeDone?: try {
-      guard case .wakeDone(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
-    }()
-    case .saveState?: try {
-      guard case .saveState(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
-    }()
-    case .hibernate?: try {
-      guard case .hibernate(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
-    }()
-    case .setMinimumFetchInterval?: try {
-      guard case .setMinimumFetchInterval(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 18)
-    }()
-    case .fetchDone?: try {
-      guard case .fetchDone(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 19)
-    }()
-    case .observe?: try {
-      guard case .observe(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 20)
-    }()
-    case .stopObserving?: try {
-      guard case .stopObserving(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
-    }()
-    case .awakeReason?: try {
-      guard case .awakeReason(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 22)
-    }()
-    case .pushDone?: try {
-      guard case .pushDone(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 23)
-    }()
-    case .scheduleNotification?: try {
-      guard case .scheduleNotification(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 27)
-    }()
-    case .cancelNotifications?: try {
-      guard case .cancelNotifications(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 28)
-    }()
-    case .listNotifications?: try {
-      guard case .listNotifications(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 29)
-    }()
-    case .restartNoted?: try {
-      guard case .restartNoted(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
-    }()
-    default: break
-    }
-    if self.isRepeated != false {
-      try visitor.visitSingularBoolField(value: self.isRepeated, fieldNumber: 31)
-    }
-    switch self.body {
-    case .status?: try {
-      guard case .status(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 32)
-    }()
-    case .list?: try {
-      guard case .list(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 33)
-    }()
-    case .show?: try {
-      guard case .show(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 34)
-    }()
-    case .watch?: try {
-      guard case .watch(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 35)
-    }()
-    case .wakeClient?: try {
-      guard case .wakeClient(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 36)
-    }()
-    case .suspendClient?: try {
-      guard case .suspendClient(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 37)
-    }()
-    case .quitClient?: try {
-      guard case .quitClient(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 38)
-    }()
-    case .launchClient?: try {
-      guard case .launchClient(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 39)
-    }()
-    case .forgetClient?: try {
-      guard case .forgetClient(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
-    }()
-    case .relieveMemory?: try {
-      guard case .relieveMemory(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 41)
-    }()
-    case .simulate?: try {
-      guard case .simulate(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
-    }()
-    case .showNotifications?: try {
-      guard case .showNotifications(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 43)
-    }()
-    case .pushesWaiting?: try {
-      guard case .pushesWaiting(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 47)
-    }()
-    case .upgrade?: try {
-      guard case .upgrade(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 60)
-    }()
-    case .reload?: try {
-      guard case .reload(let v)? = self.body else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 64)
-    }()
-    default: break
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._request != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._request, fieldNumber: 1)
+      }
+      switch _storage._body {
+      case .hello?: try {
+        guard case .hello(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+      }()
+      case .handOver?: try {
+        guard case .handOver(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+      }()
+      case .release?: try {
+        guard case .release(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+      }()
+      case .enterBackground?: try {
+        guard case .enterBackground(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+      }()
+      case .backgroundEntered?: try {
+        guard case .backgroundEntered(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+      }()
+      case .enterForeground?: try {
+        guard case .enterForeground(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+      }()
+      case .setKeepAliveTimeout?: try {
+        guard case .setKeepAliveTimeout(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+      }()
+      case .clearKeepAliveTimeout_p?: try {
+        guard case .clearKeepAliveTimeout_p(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
+      }()
+      case .beginBackgroundTask?: try {
+        guard case .beginBackgroundTask(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+      }()
+      case .endBackgroundTask?: try {
+        guard case .endBackgroundTask(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
+      }()
+      case .backgroundTimeRemaining?: try {
+        guard case .backgroundTimeRemaining(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
+      }()
+      case .mediaActivity?: try {
+        guard case .mediaActivity(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
+      }()
+      case .readyToSuspend?: try {
+        guard case .readyToSuspend(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+      }()
+      case .wakeDone?: try {
+        guard case .wakeDone(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 15)
+      }()
+      case .saveState?: try {
+        guard case .saveState(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
+      }()
+      case .hibernate?: try {
+        guard case .hibernate(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
+      }()
+      case .setMinimumFetchInterval?: try {
+        guard case .setMinimumFetchInterval(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 18)
+      }()
+      case .fetchDone?: try {
+        guard case .fetchDone(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 19)
+      }()
+      case .observe?: try {
+        guard case .observe(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 20)
+      }()
+      case .stopObserving?: try {
+        guard case .stopObserving(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 21)
+      }()
+      case .awakeReason?: try {
+        guard case .awakeReason(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 22)
+      }()
+      case .pushDone?: try {
+        guard case .pushDone(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 23)
+      }()
+      case .pagedOut?: try {
+        guard case .pagedOut(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 24)
+      }()
+      case .scheduleNotification?: try {
+        guard case .scheduleNotification(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 27)
+      }()
+      case .cancelNotifications?: try {
+        guard case .cancelNotifications(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 28)
+      }()
+      case .listNotifications?: try {
+        guard case .listNotifications(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 29)
+      }()
+      case .restartNoted?: try {
+        guard case .restartNoted(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 30)
+      }()
+      default: break
+      }
+      if _storage._isRepeated != false {
+        try visitor.visitSingularBoolField(value: _storage._isRepeated, fieldNumber: 31)
+      }
+      switch _storage._body {
+      case .status?: try {
+        guard case .status(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 32)
+      }()
+      case .list?: try {
+        guard case .list(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 33)
+      }()
+      case .show?: try {
+        guard case .show(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 34)
+      }()
+      case .watch?: try {
+        guard case .watch(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 35)
+      }()
+      case .wakeClient?: try {
+        guard case .wakeClient(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 36)
+      }()
+      case .suspendClient?: try {
+        guard case .suspendClient(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 37)
+      }()
+      case .quitClient?: try {
+        guard case .quitClient(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 38)
+      }()
+      case .launchClient?: try {
+        guard case .launchClient(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 39)
+      }()
+      case .forgetClient?: try {
+        guard case .forgetClient(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 40)
+      }()
+      case .relieveMemory?: try {
+        guard case .relieveMemory(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 41)
+      }()
+      case .simulate?: try {
+        guard case .simulate(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 42)
+      }()
+      case .showNotifications?: try {
+        guard case .showNotifications(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 43)
+      }()
+      case .pushesWaiting?: try {
+        guard case .pushesWaiting(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 47)
+      }()
+      case .upgrade?: try {
+        guard case .upgrade(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 60)
+      }()
+      case .reload?: try {
+        guard case .reload(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 64)
+      }()
+      default: break
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireClientMessage, rhs: WireClientMessage) -> Bool {
-    if lhs.request != rhs.request {return false}
-    if lhs.body != rhs.body {return false}
-    if lhs.isRepeated != rhs.isRepeated {return false}
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._request != rhs_storage._request {return false}
+        if _storage._body != rhs_storage._body {return false}
+        if _storage._isRepeated != rhs_storage._isRepeated {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5930,7 +6082,7 @@ nonisolated extension WireHello: SwiftProtobuf.Message, SwiftProtobuf._MessageIm
 
 nonisolated extension WireProgram: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Program"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}process_id\0\u{3}start_time\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}process_id\0\u{3}start_time\0\u{3}suspended_by\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5940,6 +6092,7 @@ nonisolated extension WireProgram: SwiftProtobuf.Message, SwiftProtobuf._Message
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt32Field(value: &self.processID) }()
       case 2: try { try decoder.decodeSingularUInt64Field(value: &self.startTime) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.suspendedBy) }()
       default: break
       }
     }
@@ -5952,12 +6105,16 @@ nonisolated extension WireProgram: SwiftProtobuf.Message, SwiftProtobuf._Message
     if self.startTime != 0 {
       try visitor.visitSingularUInt64Field(value: self.startTime, fieldNumber: 2)
     }
+    if self.suspendedBy != .unspecified {
+      try visitor.visitSingularEnumField(value: self.suspendedBy, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireProgram, rhs: WireProgram) -> Bool {
     if lhs.processID != rhs.processID {return false}
     if lhs.startTime != rhs.startTime {return false}
+    if lhs.suspendedBy != rhs.suspendedBy {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -7439,6 +7596,46 @@ nonisolated extension WireAwakeReason: SwiftProtobuf.Message, SwiftProtobuf._Mes
 
   package static func ==(lhs: WireAwakeReason, rhs: WireAwakeReason) -> Bool {
     if lhs.reason != rhs.reason {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WirePagedOut: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".PagedOut"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}bytes\0\u{3}total_bytes\0\u{1}limit\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.bytes) }()
+      case 2: try { try decoder.decodeSingularUInt64Field(value: &self.totalBytes) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self.limit) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.bytes != 0 {
+      try visitor.visitSingularUInt64Field(value: self.bytes, fieldNumber: 1)
+    }
+    if self.totalBytes != 0 {
+      try visitor.visitSingularUInt64Field(value: self.totalBytes, fieldNumber: 2)
+    }
+    if !self.limit.isEmpty {
+      try visitor.visitSingularStringField(value: self.limit, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WirePagedOut, rhs: WirePagedOut) -> Bool {
+    if lhs.bytes != rhs.bytes {return false}
+    if lhs.totalBytes != rhs.totalBytes {return false}
+    if lhs.limit != rhs.limit {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -10166,7 +10363,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0\u{4}\u{8}pending_notifications\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0\u{3}paged_out\0\u{4}\u{7}pending_notifications\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -10197,6 +10394,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _observations: [WireClientInfo.Observation] = []
     var _offload: WireOffloadCounters? = nil
     var _isUnmodified: Bool = false
+    var _pagedOut: WirePagedOut? = nil
     var _pendingNotifications: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
@@ -10236,6 +10434,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _observations = source._observations
       _offload = source._offload
       _isUnmodified = source._isUnmodified
+      _pagedOut = source._pagedOut
       _pendingNotifications = source._pendingNotifications
     }
   }
@@ -10283,6 +10482,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 30: try { try decoder.decodeSingularMessageField(value: &_storage._offload) }()
         case 31: try { try decoder.decodeSingularBoolField(value: &_storage._isUnmodified) }()
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepSinceHelloNs) }()
+        case 33: try { try decoder.decodeSingularMessageField(value: &_storage._pagedOut) }()
         case 40: try { try decoder.decodeSingularUInt32Field(value: &_storage._pendingNotifications) }()
         default: break
         }
@@ -10380,6 +10580,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._asleepSinceHelloNs != 0 {
         try visitor.visitSingularUInt64Field(value: _storage._asleepSinceHelloNs, fieldNumber: 32)
       }
+      try { if let v = _storage._pagedOut {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 33)
+      } }()
       if _storage._pendingNotifications != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._pendingNotifications, fieldNumber: 40)
       }
@@ -10420,6 +10623,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._observations != rhs_storage._observations {return false}
         if _storage._offload != rhs_storage._offload {return false}
         if _storage._isUnmodified != rhs_storage._isUnmodified {return false}
+        if _storage._pagedOut != rhs_storage._pagedOut {return false}
         if _storage._pendingNotifications != rhs_storage._pendingNotifications {return false}
         return true
       }

@@ -106,6 +106,7 @@ extension ClientInfo {
             .init(name: "wants_network_changes", value: .bool(wantsNetworkChanges)),
             .init(name: "pending_notifications", value: .count(pendingNotifications)),
             .init(name: "unmodified", value: .bool(isUnmodified)),
+            .init(name: "paged_out", value: pagedOut?.json ?? .null),
             .init(name: "warnings", value: .array(warnings.map(JSON.string))),
             .init(name: "counters", value: counters.json),
             .init(name: "offload", value: offload?.json ?? .null),
@@ -122,6 +123,12 @@ extension ClientInfo {
     package var shareAsleep: Double? {
         guard connected > .zero else { return nil }
         return min(1, asleepSinceConnected / connected)
+    }
+}
+
+extension ClientInfo.PagedOut {
+    var json: JSON {
+        ["bytes": .unsigned(bytes), "total_bytes": .unsigned(totalBytes), "limit": .string(limit)]
     }
 }
 

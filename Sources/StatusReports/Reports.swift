@@ -127,6 +127,7 @@ package enum Report {
         }
         if client.wantsNetworkChanges { facts.append(("network changes", "wake it")) }
         if client.isUnmodified { facts.append(("program", "as it is: it knows nothing of Nightbell")) }
+        if let pagedOut = client.pagedOut { facts.append(("paged out", sentence(pagedOut))) }
         if let launch = client.launch {
             facts.append(("command", launch.arguments.joined(separator: " ")))
             facts.append(("directory", launch.directory))
@@ -160,6 +161,13 @@ package enum Report {
                     + [offload.nextPing.map { "in " + Human.duration($0) } ?? "-"])
         }
         return table.lines(width: width, paint: paint)
+    }
+
+    private static func sentence(_ pagedOut: ClientInfo.PagedOut) -> String {
+        let amounts =
+            "\(Human.bytes(pagedOut.bytes)) in the last sleep, \(Human.bytes(pagedOut.totalBytes)) in all"
+        guard !pagedOut.limit.isEmpty else { return amounts }
+        return pagedOut.totalBytes > 0 ? "\(amounts); \(pagedOut.limit)" : pagedOut.limit
     }
 
     private static func memory(_ status: SupervisorStatus) -> String {

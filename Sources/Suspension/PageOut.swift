@@ -17,8 +17,10 @@ package final class PageOut: @unchecked Sendable {
     private var current: UInt64?
     private var isRunning = false
     private var reclaimed: UInt64 = 0
+    private let onEnd: @Sendable () -> Void
 
-    package init() {}
+    /// - Parameter onEnd: called on the thread when nothing is left to write.
+    package init(onEnd: @escaping @Sendable () -> Void = {}) { self.onEnd = onEnd }
 
     /// By how much the processes' memory was smaller after it was written, in bytes.
     package var reclaimedBytes: UInt64 {
@@ -69,6 +71,7 @@ package final class PageOut: @unchecked Sendable {
             if let after = ProcFS.residentBytes(pid) { note(reclaimed: max(0, before - after)) }
             descriptor.close()
         }
+        onEnd()
     }
 
     private func next() -> (id: UInt64, pidfd: CInt, pid: pid_t)? {

@@ -156,15 +156,23 @@ struct UnmodifiedTests {
 
     @Test("A program answers after its memory was written to swap, or as much of it as can be")
     func pageOut() throws {
+        let watcher = try Program("nightbell", ["watch", "--json", "--socket", fixture.socket])
         let (program, connection) = try echo(Script.echo, ["--page-out", "100ms"])
-        let pid = try process()
         for round in 1...3 {
             try fixture.reaches("suspended", "program")
-            let before = try #require(ProcFS.residentBytes(pid))
-            // Without swap, and where others map the same files, nothing may leave the memory.
-            _ = eventually(within: 1_000) { ProcFS.residentBytes(pid) ?? 0 < before }
+            let isReported = eventually(within: 30_000) {
+                watcher.output.split(separator: "\n").count { $0.contains("paged-out") } >= round
+            }
+            #expect(isReported, "\(watcher.output) \(program.errors)")
             #expect(try connection.echoes("request \(round)"), "\(program.errors)")
         }
+        let pagedOut = try #require(try fixture.shown("program")["paged_out"] as? [String: Any])
+        let (last, total) = (pagedOut["bytes"] as? Int ?? -1, pagedOut["total_bytes"] as? Int ?? -1)
+        // Without swap, and where others map the same files, nothing may leave the memory.
+        #expect(last >= 0 && total >= last)
+        let limit = pagedOut["limit"] as? String ?? ""
+        #expect(PageOut.hasSwap ? limit.isEmpty : limit.contains("there is no swap"))
+        #expect(try fixture.nightbell("show", "program").output.contains("paged out"))
         program.send(signal: SIGTERM)
         #expect(try program.outcome().code == 128 + SIGTERM)
     }

@@ -9,6 +9,7 @@ struct ImportRulesTests {
 
     static let allowed: [String: Set<String>] = [
         "Identifiers": pure,
+        "SystemdUnits": edge.union(["CSystemd", "LinuxSystem"]),
         "NightbellCore": pure.union(["Identifiers"]),
         "NightbellProfiles": pure,
         "Simulation": pure.union(["NightbellCore", "NightbellProfiles", "TransferModel"]),
@@ -98,7 +99,7 @@ struct ImportRulesTests {
             "ArgumentParser", "CLinux", "Glibc", "Identifiers", "Launching", "LinuxSystem", "Manifests",
             "Nightbell",
             "NightbellCore", "NightbellProfiles", "NightbellWire", "Presentation", "ProcessWaits",
-            "StatusReports", "Suspension",
+            "StatusReports", "Suspension", "SystemdUnits",
             "SwiftProtobuf",
         ],
     ]

@@ -108,6 +108,24 @@ struct ReportTests {
         }
     }
 
+    @Test("A program's memory that was written to swap is shown, and why it was not")
+    func pagedOut() {
+        var wire = WireClientInfo()
+        func text() -> String { Report.show(ClientInfo(wire), width: nil).joined(separator: "\n") }
+        #expect(!text().contains("paged out"))
+        #expect(ClientInfo(wire).json(detailed: false).text.contains(#""paged_out":null"#))
+        wire.pagedOut.bytes = 3 << 20
+        wire.pagedOut.totalBytes = 7 << 20
+        #expect(text().contains("3.0 MiB in the last sleep, 7.0 MiB in all"))
+        wire.pagedOut.limit = "there is no swap"
+        #expect(text().contains("7.0 MiB in all; there is no swap"))
+        #expect(
+            ClientInfo(wire).json(detailed: false).text.contains(
+                #""paged_out":{"bytes":3145728,"total_bytes":7340032,"limit":"there is no swap"}"#))
+        wire.pagedOut.totalBytes = 0
+        #expect(!text().contains("MiB in all") && text().contains("there is no swap"))
+    }
+
     @Test("A client without a connection has neither a time of it nor a method of suspension")
     func showWithoutConnection() {
         var wire = WireClientInfo()

@@ -62,3 +62,8 @@ struct clinux_gated_child {
 // death signal, if it is not 0, when that thread ends. 0, or -1 and errno.
 int clinux_fork_gated(
     char *const arguments[], const sigset_t *mask, int death_signal, struct clinux_gated_child *child);
+
+// Forks a child that waits until this process has ended, and runs this process's own program then, with other arguments, in
+// a session of its own. For a process with a single thread. A byte that is written to `leash` ends the child instead; no other
+// process may have it. The child's pid, or -1 and errno.
+pid_t clinux_fork_guard(char *const arguments[], int *leash);

@@ -22,6 +22,7 @@ extension Client.Configuration {
             hello.program = .with {
                 $0.processID = UInt32(program.processID)
                 $0.startTime = program.startTime
+                if program.isSuspendedBySystemd { $0.suspendedBy = .systemd }
             }
         } else if let launch = Environment.launch() {
             hello.launch = launch

@@ -268,6 +268,13 @@ extension Session {
         }
     }
 
+    func reportPagedOut(_ pagedOut: ClientInfo.PagedOut) {
+        core.withLock { core in
+            guard core.state.isConnected else { return }
+            perform([.send(WireClientMessage(.pagedOut(pagedOut.wire)))], on: &core)
+        }
+    }
+
     // MARK: The sequence of wakes
 
     private func handled(_ wake: Wake, _ connection: UInt64) {

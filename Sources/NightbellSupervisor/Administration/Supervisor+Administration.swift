@@ -55,6 +55,7 @@ extension Supervisor {
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
             .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
+            .pagedOut,
             .scheduleNotification, .cancelNotifications, .listNotifications:
             preconditionFailure("these are not administration")
         }

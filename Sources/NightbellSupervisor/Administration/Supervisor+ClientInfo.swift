@@ -34,6 +34,7 @@ extension Supervisor {
         if let record, record.programStart != nil {
             info.isUnmodified = true
             if view.state == .active { info.stateDetail = record.awakeReason }
+            if let pagedOut = record.pagedOut { info.pagedOut = pagedOut }
         }
         info.inStateMs = elapsedNow.since(view.enteredStateAt).wireMilliseconds
         info.modes = view.modes.wire
@@ -45,7 +46,7 @@ extension Supervisor {
         info.backgroundTasks = Array(view.backgroundTasks.prefix(Self.mostTasksShown))
         info.mediaActive = view.media != nil
         info.counters = WireCounters(view.counters)
-        if let record { info.suspension = suspensionMethod(of: client, record).rawValue }
+        if let record { info.suspension = suspensionName(of: client, record) }
         if let record {
             info.connectedMs = elapsedNow.since(record.connectedAt).wireMilliseconds
             let asleep = view.counters.asleepNanoseconds

@@ -13,7 +13,7 @@ extension Supervisor {
     /// something.
     func inspectSleeper(_ client: ClientID) {
         guard ask({ $0.state(of: client) }) == .suspended, let record = connection(of: client)?.client,
-            record.obstacle == nil
+            record.isStoppedHere
         else { return }
         // It runs because we thawed it; its wake has been sent, or is sent in this turn.
         guard unsafe !earlyWaker.hasThawed(client.slot) else { return }
@@ -37,8 +37,8 @@ extension Supervisor {
     /// Checks at once whether a process of another user can be stopped by a supervisor that is not root: the
     /// client is told in its Welcome. For all others that cannot be known beforehand.
     func findObstacle(_ client: ClientID, _ connection: Connection) {
-        guard let record = connection.client, suspender.method != .none, geteuid() != 0,
-            connection.credentials.uid != geteuid()
+        guard let record = connection.client, !record.suspendsItself, suspender.method != .none,
+            geteuid() != 0, connection.credentials.uid != geteuid()
         else { return }
         do {
             try suspender.attach(slot: client.slot, process: record.process)
@@ -63,5 +63,10 @@ extension Supervisor {
     /// How a client is suspended, as told and shown.
     func suspensionMethod(of client: ClientID, _ record: ServedClient) -> SuspensionMethod {
         record.obstacle == nil ? suspender.method(slot: client.slot) : .none
+    }
+
+    /// The same in a word, for people.
+    func suspensionName(of client: ClientID, _ record: ServedClient) -> String {
+        record.suspendsItself ? "systemd" : suspensionMethod(of: client, record).rawValue
     }
 }

@@ -22,6 +22,9 @@ extension Supervisor {
         guard connection.launched == nil else {
             return "a program is spoken for over a connection of its own, not over that of a launch"
         }
+        guard program.suspendedBy != .systemd || Self.cgroup(of: pid) != Self.cgroup(of: getpid()) else {
+            return "pid \(pid) is in the supervisor's own unit"
+        }
         // A set-user-ID program has the real uid of its user, and is none of its user's to stop.
         guard user == 0 || ProcFS.ownsAll(pid, user) else { return "pid \(pid) is not of uid \(user)" }
         return nil
@@ -38,7 +41,7 @@ extension Supervisor {
     /// already. Those that it starts later begin there. Descendants in another cgroup, or of another user,
     /// stay: they are managed elsewhere.
     func attachProgram(_ client: ClientID, _ record: ServedClient) {
-        guard record.programStart != nil, record.obstacle == nil else { return }
+        guard record.programStart != nil, record.isStoppedHere else { return }
         do {
             let pid = record.process.pid
             // Before it is moved.
@@ -61,6 +64,46 @@ extension Supervisor {
     }
 
     private static let mostGenerations = 16
+
+    // MARK: Reports
+
+    private static let longestText = 256
+
+    /// Takes what the process that speaks for a program tells of it, for people to read.
+    ///
+    /// - Returns: whether the message is that.
+    func noteReport(
+        _ body: WireClientMessage.OneOf_Body, of client: ServedClient, _ connection: Connection
+    ) -> Bool {
+        if case .awakeReason(let message) = body {
+            client.awakeReason = String(message.reason.prefix(Self.longestText))
+            return true
+        }
+        guard case .pagedOut(var message) = body else { return false }
+        message.limit = String(message.limit.prefix(Self.longestText))
+        client.pagedOut = message
+        notifyWatchers(of: message, client, connection)
+        return true
+    }
+
+    private func notifyWatchers(
+        of pagedOut: WirePagedOut, _ client: ServedClient, _ connection: Connection
+    ) {
+        guard !connections.watchers.isEmpty else { return }
+        var event = WireWatchEvent()
+        event.atUnixNs = WallClock.now()
+        event.identifier = client.identifier
+        event.kind = "paged-out"
+        event.detail = ["\(pagedOut.bytes) bytes", pagedOut.limit].filter { !$0.isEmpty }.joined(
+            separator: ": ")
+        event.state = supervision.state(of: client.id).wire
+        for watcher in connections.watchers {
+            guard case .watcher(let wanted) = watcher.role, wanted.isEmpty || wanted == client.identifier,
+                mayAct(.see, on: connection.credentials.uid, watcher)
+            else { continue }
+            send(event, to: watcher)
+        }
+    }
 
     private static func cgroup(of pid: pid_t) -> String? { try? SmallFile.readText("/proc/\(pid)/cgroup") }
 }

@@ -164,6 +164,10 @@ final class ServedClient {
     let programStart: UInt64?
     /// Why an unmodified program is awake, in the words of the process that speaks for it.
     var awakeReason = ""
+    /// The last report of that process about the program's memory.
+    var pagedOut: WirePagedOut?
+    /// Whether that process has something else suspend the program, and thaw it.
+    var suspendsItself = false
     let exit: Watch
     /// How it says it was started, if it would not be launched that way.
     let launch: WireLaunchSpecification?
@@ -179,6 +183,8 @@ final class ServedClient {
     var wakeWord: (descriptor: CInt, index: UInt16)?
     /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
     var obstacle: String?
+    /// Whether the supervisor itself stops it.
+    var isStoppedHere: Bool { obstacle == nil && !suspendsItself }
     /// The sockets and state left by its last process; nil once a message shows that it has received them.
     var previous: PreviousProcess?
     /// Whether a warning that this client sleeps with file locks held has been logged.

@@ -19,6 +19,8 @@ struct Newcomer: ~Copyable {
     let process: ProcessHandle
     /// When the process started, if it is an unmodified program, and not the one that has connected.
     var programStart: UInt64?
+    /// Whether it has something else suspend that program.
+    var suspendsItself = false
     let identifier: String
     /// The identifier that it names itself.
     let saidIdentifier: String

@@ -24,6 +24,7 @@ extension Supervisor {
                 context.newcomer = Newcomer(
                     process: try process(of: connection, hello),
                     programStart: hello.hasProgram ? hello.program.startTime : nil,
+                    suspendsItself: hello.program.suspendedBy == .systemd,
                     identifier: hello.identifier,
                     saidIdentifier: said.identifier,
                     launch: hello.hasLaunch && !registration.isLaunchable ? hello.launch : nil,

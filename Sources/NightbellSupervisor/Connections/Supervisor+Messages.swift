@@ -12,7 +12,6 @@ import SwiftProtobuf
 extension Supervisor {
     /// The limit for texts that are only shown.
     static let longestName = 64
-    private static let longestReason = 256
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     ///
@@ -165,13 +164,13 @@ extension Supervisor {
             .setKeepAliveTimeout, .clearKeepAliveTimeout_p, .beginBackgroundTask, .endBackgroundTask,
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
             .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
+            .pagedOut,
             .scheduleNotification, .cancelNotifications, .listNotifications:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
             }
-            if case .awakeReason(let message) = body {
-                client.awakeReason = String(message.reason.prefix(Self.longestReason))
+            if noteReport(body, of: client, connection) {
                 if request != 0 { answer(connection, request, .done(WireDone())) }
                 return
             }
@@ -333,7 +332,8 @@ extension ClientMessage {
             return .success(.saveState(byteCount: message.state.count))
         case .hibernate:
             return .success(.hibernate)
-        case .hello, .handOver, .restartNoted, .awakeReason, .status, .list, .show, .watch, .wakeClient,
+        case .hello, .handOver, .restartNoted, .awakeReason, .pagedOut, .status, .list, .show, .watch,
+            .wakeClient,
             .suspendClient,
             .quitClient, .launchClient, .forgetClient, .relieveMemory, .simulate, .upgrade, .reload,
             .listNotifications, .pushesWaiting, .showNotifications:

@@ -28,6 +28,7 @@ extension Supervisor {
         let isWelcome = newcomer.isWelcome
         let said = newcomer.saidIdentifier
         let wrapper = newcomer.wrapper
+        let suspendsItself = newcomer.suspendsItself
         if let identifier = ClientIdentifier(newcomer.identifier) {
             launches.returning.processes[identifier] = nil
         }
@@ -47,6 +48,7 @@ extension Supervisor {
             return false
         }
         record.previous = previous
+        record.suspendsItself = suspendsItself
         record.wrapper = wrapper
         record.connectedAt = elapsedNow
         record.asleepBefore = ask { $0.view(of: client, at: now)?.counters.asleepNanoseconds ?? 0 }
@@ -113,6 +115,7 @@ extension Supervisor {
         if connection.launched != nil { bytes.madeProcess = UInt32(record.process.pid) }
         bytes.wrapper = record.wrapper.map { UInt32($0.pid) } ?? 0
         bytes.program = record.programStart.map { (record.process.pid, $0) }
+        bytes.suspendsItself = record.suspendsItself
         return bytes
     }
 
@@ -159,7 +162,7 @@ extension Supervisor {
         welcome.version = 1
         welcome.clientID = Self.text(of: client)
         welcome.minimumKeepAliveTimeoutMs = supervision.settings.keepAlive.minimumTimeout.wireMilliseconds
-        welcome.suspension = suspensionMethod(of: client, record).rawValue
+        welcome.suspension = suspensionName(of: client, record)
         if record.saidIdentifier != nil { welcome.identifier = record.identifier }
         welcome.wakeBudgetMs = supervision.settings.budgets.wake.wireMilliseconds
         if let socket = transferSocket(of: connection.credentials.uid) { welcome.transferSocket = socket }

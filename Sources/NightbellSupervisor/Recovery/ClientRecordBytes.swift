@@ -26,6 +26,8 @@ struct ClientRecordBytes {
     var madeProcess: UInt32 = 0
     /// The process of an unmodified client, and when it started; nil: it is none.
     var program: (pid: pid_t, startTime: UInt64)?
+    /// Whether something else suspends that process, and thaws it.
+    var suspendsItself = false
     /// The launched process that started its process; 0: there is none.
     var wrapper: UInt32 = 0
     /// The sockets and state left to its new process, until it is known to have received them.
@@ -59,6 +61,7 @@ struct ClientRecordBytes {
                 $0.program = UInt32(program.pid)
                 $0.programStartTime = program.startTime
             }
+            $0.suspendsItself = suspendsItself
             $0.wrapper = wrapper
             if let previous { $0.previous = previous.stored }
             guard let recipe else { return }
@@ -97,6 +100,7 @@ struct ClientRecordBytes {
             program = (pid_t(clamping: stored.program), stored.programStartTime)
             registration.isUnmodified = true
         }
+        suspendsItself = stored.suspendsItself
         wrapper = stored.wrapper
         previous = stored.hasPrevious ? PreviousProcess(stored.previous) : nil
         if stored.launchSetting != 0 {

@@ -70,6 +70,7 @@ extension Supervisor {
                 programStart: record.program?.startTime, launch: launch, wantsWakeWord: record.wantsWakeWord,
                 connection: connection.key, loop: loop)
             known.previous = record.previous
+            known.suspendsItself = record.suspendsItself
             known.saidIdentifier = record.saidIdentifier
             known.wrapper = LaunchWrapper(recorded: pid_t(record.wrapper), of: known.process.pid)
             known.connectedAt = record.connectedAt

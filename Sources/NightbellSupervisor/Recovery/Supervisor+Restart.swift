@@ -185,7 +185,7 @@ extension Supervisor {
         -> RecoverySnapshot.Execution
     {
         if let connection = connection(of: client.id) { findObstacle(client.id, connection) }
-        guard record.obstacle == nil else { return client.wasStopped ? .stopped : .running }
+        guard record.isStoppedHere else { return client.wasStopped ? .stopped : .running }
         do {
             switch try suspender.reattach(
                 slot: client.id.slot, process: record.process, wasStopped: client.wasStopped)

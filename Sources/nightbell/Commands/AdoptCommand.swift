@@ -5,21 +5,24 @@ import LinuxSystem
 import Manifests
 import Nightbell
 import Presentation
+import Suspension
+import SystemdUnits
 
 struct AdoptCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "adopt", abstract: "Suspends a program that runs already while it waits.",
         discussion: """
             The program need not know Nightbell, and sleeps as with nightbell run --unmodified: with all of its processes, \
-            until something comes that one of its threads waits for. It is a process with its descendants, or all \
-            processes of a cgroup.
+            until something comes that one of its threads waits for. It is a process with its descendants, all processes \
+            of a cgroup, or a service or scope of systemd, which systemd freezes and thaws then.
 
             This command looks at it from outside and stays for as long. Ctrl-C, or the end of this command in any other \
             way, gives the program back, awake. Signals to a sleeping program arrive when it runs again; nightbell kill \
             wakes it for them.
 
             Only root adopts the programs of other users, or those in a system that restricts tracing \
-            (kernel.yama.ptrace_scope). Processes that a service of systemd or the engine of a container manages are refused.
+            (kernel.yama.ptrace_scope). A single process of a service, and any that the engine of a container manages, are \
+            refused. Units are those of the system for root, and of the user's own service manager for others.
             """)
 
     @Argument(help: ArgumentHelp("The process.", valueName: "pid"))
@@ -30,7 +33,18 @@ struct AdoptCommand: ParsableCommand {
             "A cgroup that nothing else manages, with all of its processes.", valueName: "path"))
     var cgroup: String?
 
-    @Option(help: "The identifier to register; without it, the program's name and pid.")
+    @Option(
+        help: ArgumentHelp("A service or scope of systemd, with all of its processes.", valueName: "name"))
+    var unit: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "With --unit: thaw it instead, whose cgroup has this directory.", valueName: "directory",
+            visibility: .hidden))
+    var thaw: String?
+
+    @Option(
+        help: "The identifier to register; without it, the program's name and pid, or the unit's name.")
     var identifier: String?
 
     @Option(help: ArgumentHelp("The supervisor's control socket.", valueName: "path"))
@@ -41,9 +55,10 @@ struct AdoptCommand: ParsableCommand {
 
     func validate() throws {
         try validateSocketPath(socket)
-        guard (process == nil) != (cgroup == nil) else {
-            throw ValidationError("Give a pid, or --cgroup and a path")
+        guard [process != nil, cgroup != nil, unit != nil].count(where: { $0 }) == 1 else {
+            throw ValidationError("Give a pid, --cgroup and a path, or --unit and a name")
         }
+        guard thaw == nil || unit != nil else { throw ValidationError("--thaw goes with --unit") }
         guard process.map({ $0 > 0 }) ?? true else { throw ValidationError("A pid is a positive number") }
         guard identifier.map(IdentifierRule.permits) ?? true else {
             throw ValidationError(
@@ -53,7 +68,9 @@ struct AdoptCommand: ParsableCommand {
     }
 
     func run() throws {
+        if let unit, let thaw { return SystemdUnit.thaw(unit, directory: thaw) }
         do {
+            if let unit { throw ExitCode(try adoptUnit(unit)) }
             var adoption = try find()
             var code = try adopt(adoption)
             // A cgroup goes on without its first process.
@@ -82,10 +99,10 @@ struct AdoptCommand: ParsableCommand {
         return try Adoption(cgroup: cgroup ?? "")
     }
 
-    private func adopt(_ adoption: Adoption) throws -> Int32 {
+    func adopt(_ adoption: Adoption) throws -> Int32 {
         let name = ProcFS.name(adoption.pid) ?? "process"
         var options = UnmodifiedProgram.Options(
-            identifier: identifier ?? Self.identifier(name, adoption.pid),
+            identifier: identifier ?? Self.identifier(adoption.unit?.name ?? "\(name).\(adoption.pid)"),
             socketPath: socket ?? Client.Configuration.defaultSocketPath())
         options.sleep = sleep.values
         let program = try UnmodifiedProgram.adopt(options, adoption)
@@ -117,9 +134,8 @@ struct AdoptCommand: ParsableCommand {
     /// In nanoseconds.
     private static let patience: Int64 = 5_000_000_000
 
-    /// The name with other characters replaced, and the pid.
-    private static func identifier(_ name: String, _ pid: pid_t) -> String {
-        let letters = name.map { IdentifierRule.permits(String($0)) ? $0 : "_" }
-        return "\(String(letters)).\(pid)"
+    /// The name with other characters replaced.
+    private static func identifier(_ name: String) -> String {
+        String(name.prefix(128).map { IdentifierRule.permits(String($0)) ? $0 : "_" })
     }
 }

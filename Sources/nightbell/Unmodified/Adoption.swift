@@ -3,6 +3,7 @@ import Glibc
 import LinuxSystem
 import ProcessWaits
 import Suspension
+import SystemdUnits
 
 /// A program that runs already and is to be spoken for: a process and others that sleep and wake with it.
 final class Adoption {
@@ -10,12 +11,15 @@ final class Adoption {
     let process: ProcessHandle
     /// All processes that belong to it now, this one included.
     let members: () -> [pid_t]
+    /// systemd freezes and thaws it; nil: the supervisor does, in a cgroup of its own.
+    let unit: SystemdUnit?
 
     /// A process with its descendants.
     init(process pid: pid_t) throws(AdoptionRefusal) {
         process = try Self.open(pid)
         self.pid = pid
         members = { [pid] + ProcFS.descendants(of: pid) }
+        unit = nil
         try check()
     }
 
@@ -31,7 +35,21 @@ final class Adoption {
         pid = oldest
         // Those that were moved are in a cgroup below it.
         members = { [oldest] + ((try? Self.processes(in: cgroup)) ?? []).filter { $0 != oldest } }
+        unit = nil
         try check()
+    }
+
+    /// All processes of a unit of systemd, spoken for as its main process, or as the oldest one.
+    init(_ unit: SystemdUnit) throws(AdoptionRefusal) {
+        let directory = unit.directory
+        let all = { (try? ProgramGroup.processes(in: directory)) ?? [] }
+        guard let pid = unit.mainProcess() ?? Self.oldest(of: all()) else { throw .noProcesses(unit.name) }
+        process = try Self.open(pid)
+        self.pid = pid
+        members = all
+        self.unit = unit
+        for member in all() { try check(member, CgroupMount.find()?.directory(of: member)) }
+        try checkRights()
     }
 
     private static func open(_ pid: pid_t) throws(AdoptionRefusal) -> ProcessHandle {
@@ -51,25 +69,29 @@ final class Adoption {
         let mount = CgroupMount.find()
         let cgroup = mount?.directory(of: pid)
         for member in members() {
-            guard !Self.isAncestor(member) else { throw .ownAncestor(member) }
-            let user = ProcFS.uid(member)
-            if let user, geteuid() != 0, !ProcFS.ownsAll(member, geteuid()) {
-                throw .otherUser(member, user)
-            }
+            let directory = mount?.directory(of: member)
+            try check(member, directory)
             switch ProcessGroup.of(member) {
             case .unit(let name) where name.hasSuffix(".service") || name == "init.scope":
                 throw .unit(member, name)
             case .container(let name): throw .container(member, name)
             case .unit, .cgroup, .root, .some(.none), nil: break
             }
-            guard Self.isInOurNamespace(member) else { throw .otherNamespace(member) }
-            guard let directory = mount?.directory(of: member) else { continue }
-            if Self.isOfClient(directory) { throw .client(member) }
+            guard let directory else { continue }
             // All of them would go back to the first one's cgroup.
             if let cgroup, directory != cgroup { throw .otherCgroup(member, directory) }
         }
         if let look = try? ProcessLook.take(pid, .waits), !look.hasMemory { throw .kernelThread(pid) }
         try checkRights()
+    }
+
+    private func check(_ member: pid_t, _ directory: String?) throws(AdoptionRefusal) {
+        guard !Self.isAncestor(member) else { throw .ownAncestor(member) }
+        if let user = ProcFS.uid(member), geteuid() != 0, !ProcFS.ownsAll(member, geteuid()) {
+            throw .otherUser(member, user)
+        }
+        guard Self.isInOurNamespace(member) else { throw .otherNamespace(member) }
+        if let directory, Self.isOfClient(directory) { throw .client(member) }
     }
 
     /// To take a descriptor needs the same rights as to trace the process.
@@ -183,6 +205,17 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
     case noProcesses(String)
     case unreadable(String, SystemError)
     case neverSuspended
+    case noUnit(String)
+    case unitRefused(String, UnitFailure, isOfRights: Bool)
+
+    init(_ refusal: UnitRefusal) {
+        self =
+            switch refusal {
+            case .noName(let name), .noUnit(let name): .noUnit(name)
+            case .refused(let name, let failure, let isOfRights):
+                .unitRefused(name, failure, isOfRights: isOfRights)
+            }
+    }
 
     var description: String {
         switch self {
@@ -194,7 +227,7 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
         case .otherUser(let pid, let user):
             "process \(pid) belongs to uid \(user): only root adopts the programs of other users"
         case .unit(let pid, let name):
-            "process \(pid) belongs to \(name), which systemd manages: it would wait in vain for a frozen service to stop"
+            "process \(pid) belongs to \(name), which systemd manages: adopt all of it with --unit \(name)"
         case .container(let pid, let name):
             "process \(pid) belongs to the container \(name), which its engine manages: ask the engine to pause it"
         case .client(let pid): "process \(pid) belongs to a client of a supervisor already"
@@ -219,14 +252,17 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
             "\(path) has processes in its cgroup \(name), which another program may manage"
         case .noProcesses(let path): "there is no process in \(path)"
         case .unreadable(let path, let error): "\(path) cannot be read: \(error)"
+        case .noUnit(let name): "systemd has no unit \(name), or has not loaded it"
+        case .unitRefused(let name, let failure, _): "\(name) cannot be adopted: \(failure)"
         case .neverSuspended: "this supervisor cannot suspend programs, see nightbell doctor"
         }
     }
 
     var exitCode: Int32 {
         switch self {
-        case .otherUser, .noRights: 5
-        case .noProcess, .cannotBeOpened, .kernelThread, .ownAncestor, .unit, .container, .client,
+        case .otherUser, .noRights, .unitRefused(_, _, isOfRights: true): 5
+        case .noUnit, .unitRefused, .noProcess, .cannotBeOpened, .kernelThread, .ownAncestor, .unit,
+            .container, .client,
             .otherNamespace, .otherCgroup, .noHierarchy, .wholeHierarchy, .noCgroup, .managed, .hasCgroups,
             .noProcesses, .unreadable, .neverSuspended:
             1

@@ -10,9 +10,19 @@ struct ProgramGroup {
     let pid: pid_t
     /// The directory of the cgroup that the supervisor has made for it; nil: it is stopped by signals.
     let cgroup: String?
+    /// Whether the cgroup is a manager's, which freezes and thaws it.
+    private let isManaged: Bool
+
+    /// - Parameter cgroup: the directory of the cgroup of a unit.
+    init(_ pid: pid_t, unit cgroup: String) {
+        self.pid = pid
+        self.cgroup = cgroup
+        isManaged = true
+    }
 
     init(_ pid: pid_t) {
         self.pid = pid
+        isManaged = false
         let directory = CgroupMount.find()?.directory(of: pid)
         let isOwn = directory?.split(separator: "/").last?.hasPrefix("client-") ?? false
         cgroup = isOwn ? directory : nil
@@ -39,7 +49,7 @@ struct ProgramGroup {
         return found
     }
 
-    private static func processes(in cgroup: String) throws(SystemError) -> [pid_t] {
+    static func processes(in cgroup: String) throws(SystemError) -> [pid_t] {
         var found = try SmallFile.readText(cgroup + "/cgroup.procs").split(separator: "\n").compactMap {
             pid_t($0)
         }
@@ -88,6 +98,7 @@ struct ProgramGroup {
 
     /// Lets it run, without a supervisor.
     func thaw() {
+        guard !isManaged else { return }
         if let cgroup {
             try? SmallFile.write("0", to: cgroup + "/cgroup.freeze")
         } else {

@@ -7,6 +7,7 @@ import Nightbell
 import Presentation
 import ProcessWaits
 import Suspension
+import SystemdUnits
 
 /// Speaks for a program as it is: looks at it from outside, hands what it waits for to the supervisor when it
 /// is idle, and wakes it for signals.
@@ -42,15 +43,17 @@ final class UnmodifiedProgram {
 
     let options: Options
     private let origin: Origin
-    private let pid: pid_t
+    let pid: pid_t
+    /// systemd freezes and thaws the program; nil: the supervisor does.
+    let unit: SystemdUnit?
     private let signals: SignalDescriptor
     let wakeSet: WakeSet
     /// Duplicates of its sockets with profiles, which the supervisor has while the program sleeps.
     private var parked: [ParkedSocket] = []
     private let inbox = ProgramInbox()
-    private let pollSet: PollSet
-    private var client: Client
-    private var group: ProgramGroup
+    let pollSet: PollSet
+    var client: Client
+    var group: ProgramGroup
     var waits: WaitMemory
     var state: State
     private var awakeSince: Int64
@@ -61,8 +64,8 @@ final class UnmodifiedProgram {
     private var isClosed = false
     /// Waits that sleeping prolongs, and when they are to end, in nanoseconds of `CLOCK_MONOTONIC`.
     var prolonged: [(thread: pid_t, call: BlockedCall, end: Int64)] = []
-    /// Writes its memory to swap, if that is wanted and can be done.
-    private var pageOut: PageOut?
+    /// Writes its memory to swap, if that is wanted.
+    var memory: ProgramMemory?
 
     /// Starts a program, which waits for `run`.
     ///
@@ -92,6 +95,7 @@ final class UnmodifiedProgram {
     static func adopt(_ options: Options, _ adoption: Adoption) throws -> UnmodifiedProgram {
         let signals = try SignalDescriptor([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
         let program = try UnmodifiedProgram(options, .adopted(adoption), adoption.pid, signals)
+        guard adoption.unit == nil else { return program }
         do {
             try program.group.include(adoption.members)
             return program
@@ -107,6 +111,7 @@ final class UnmodifiedProgram {
         self.options = options
         self.origin = origin
         self.pid = pid
+        unit = if case .adopted(let adoption) = origin { adoption.unit } else { nil }
         self.signals = signals
         wakeSet = try WakeSet(
             SocketProfiles(options.sleep.profiles), defersConnections: options.sleep.firstByte)
@@ -118,13 +123,15 @@ final class UnmodifiedProgram {
             identifier: options.identifier, modes: [], socketPath: options.socketPath)
         configuration.driver = .manual
         configuration.program = .init(processID: pid, startTime: startTime)
+        configuration.program?.isSuspendedBySystemd = unit != nil
         client = try Client(configuration, handlers: inbox.handlers)
         _ = try client.handOver(wakeSet.rawValue, as: .device, name: "all that it waits for")
         try client.enterForeground()
         try pollSet.add(client.fileDescriptor)
         try pollSet.add(self.signals.rawValue)
         if case .adopted(let adoption) = origin { try pollSet.add(adoption.process.rawValue) }
-        group = ProgramGroup(pid)
+        if let unit { try pollSet.add(unit.descriptor) }
+        group = Self.group(pid, unit)
         let now = RunningClock.now()
         awakeSince = now
         waits = WaitMemory(start: now)
@@ -145,7 +152,7 @@ final class UnmodifiedProgram {
         if client.suspensionMethod == "none" {
             complain("\(name) never sleeps: this supervisor cannot suspend it, see nightbell doctor")
         }
-        if options.sleep.pageOut != nil { preparePageOut(name) }
+        if options.sleep.pageOut != nil { prepareMemory(name) }
         switch origin {
         case .child(let child):
             // The program's pipes end with the program, and are not held open here.
@@ -190,12 +197,16 @@ final class UnmodifiedProgram {
         }
         if let code = exitCode(hasChildren) {
             giveUpWakeSources()
+            // systemd would not start it again.
+            unit?.thaw()
             client.close()
             return code
         }
         processPending()
         if isClosed, case .adopted = origin { return 1 }
         for event in inbox.takeAll() { handle(event) }
+        for event in unit?.takeEvents() ?? [] { handle(event) }
+        if let pagedOut = memory?.finish() { client.reportPagedOut(pagedOut) }
         guard let due, RunningClock.now() >= due else { return nil }
         switch state {
         case .awake(_, let last): look(after: last)
@@ -218,7 +229,7 @@ final class UnmodifiedProgram {
         let wasAsleep = isAsleep
         wake()
         // The supervisor has thawed it, if it could.
-        if wasAsleep { group.thaw() }
+        if wasAsleep { letRun() }
         client.close()
         return 0
     }
@@ -232,7 +243,7 @@ final class UnmodifiedProgram {
             isClosed = true
             try? pollSet.remove(client.fileDescriptor)
             complain("\(options.identifier) sleeps no more: \(error)")
-            group.thaw()
+            letRun()
             giveUpWakeSources()
             state = .awake(nextLook: .max, last: nil)
         }
@@ -263,29 +274,31 @@ final class UnmodifiedProgram {
     private func handle(_ event: ProgramInbox.Event) {
         switch event {
         case .suspended:
-            guard case .fallingAsleep(let look) = state else { return }
+            guard case .fallingAsleep(let look) = state, freezeUnit() else { return }
             // An event between the look and the freeze has either made a descriptor ready, or changed a wait.
             guard look.isFrozen(group) else { return wake() }
-            let after = pageOut == nil ? nil : options.sleep.pageOut
+            let after = memory?.mayWrite == true ? options.sleep.pageOut : nil
             state = .asleep(pageOutAt: after.map { RunningClock.now() + $0.nanoseconds })
         case .cancelled, .woken:
             wake()
         case .disconnected:
             // Its supervisor may be gone, and then nothing else would thaw it.
-            group.thaw()
+            letRun()
             wake()
         case .reconnected:
-            group = ProgramGroup(pid)
+            group = Self.group(pid, unit)
             includeAgain()
+            if let memory { client.reportPagedOut(memory.state) }
             wake()
         case .toTerminate:
+            unit?.thaw()
             kill(pid, SIGTERM)
         }
     }
 
     /// The next supervisor knows only the first process and its descendants.
     private func includeAgain() {
-        guard case .adopted(let adoption) = origin else { return }
+        guard case .adopted(let adoption) = origin, unit == nil else { return }
         do {
             try group.include(adoption.members)
         } catch {
@@ -298,10 +311,11 @@ final class UnmodifiedProgram {
     }
 
     /// The program runs, or is to run, and is looked at from the beginning.
-    private func wake() {
+    func wake() {
         let now = RunningClock.now()
         if isAsleep {
-            pageOut?.cancel(Self.pageOutID)
+            unit?.thaw()
+            memory?.cancel()
             // The supervisor has thawed it already if it was woken.
             try? client.enterForeground()
             giveUpWakeSources()
@@ -411,30 +425,6 @@ final class UnmodifiedProgram {
         }
         parked.removeAll()
         wakeSet.clear()
-    }
-
-    // MARK: Memory
-
-    /// All processes of the program are written together, and no others.
-    private static let pageOutID: UInt64 = 0
-
-    private func preparePageOut(_ name: String) {
-        guard let process = try? ProcessHandle(opening: pid), PageOut.mayWrite(process) else {
-            return complain("the memory of \(name) stays: CAP_SYS_NICE is needed to write it to swap")
-        }
-        if !PageOut.hasSwap {
-            complain("there is no swap: only what \(name) has read from files leaves the memory")
-        }
-        pageOut = PageOut()
-    }
-
-    private func writeToSwap() {
-        state = .asleep(pageOutAt: nil)
-        for pid in (try? group.processes()) ?? [] {
-            // One that has ended meanwhile has no memory.
-            guard let process = try? ProcessHandle(opening: pid) else { continue }
-            try? pageOut?.begin(Self.pageOutID, process)
-        }
     }
 }
 

@@ -1,0 +1,26 @@
+import CLinux
+import Glibc
+import LinuxSystem
+
+/// A process that thaws a unit if this one is killed: the supervisor does not know systemd.
+final class UnitGuard {
+    private let pid: pid_t
+    private let leash: CInt
+
+    /// For a process with a single thread.
+    init(_ unit: String, directory: String) throws(SystemError) {
+        let arguments = ["nightbell", "adopt", "--unit", unit, "--thaw", directory]
+        var pointers = unsafe arguments.map { unsafe strdup($0) } + [nil]
+        defer { for pointer in unsafe pointers { unsafe free(pointer) } }
+        var end: CInt = -1
+        pid = try systemCall("fork") { unsafe clinux_fork_guard(&pointers, &end) }
+        leash = end
+    }
+
+    deinit {
+        var byte: UInt8 = 0
+        _ = unsafe write(leash, &byte, 1)
+        close(leash)
+        while waitpid(pid, nil, 0) == -1, errno == EINTR {}
+    }
+}
