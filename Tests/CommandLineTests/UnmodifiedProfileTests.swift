@@ -140,6 +140,73 @@ struct UnmodifiedProfileTests {
         #expect(try program.outcome().code == 3)
     }
 
+    @Test("OPTIONS on a UDP socket is answered without a wake, and everything else wakes")
+    func datagrams() throws {
+        let port = try freePort()
+        let script =
+            Script.imports + """
+                phone = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                phone.bind(("127.0.0.1", int(sys.argv[1])))
+                print("ready", flush=True)
+                while True:
+                    data, peer = phone.recvfrom(2000)
+                    print("got", data.split()[0].decode(), flush=True)
+                    phone.sendto(b"SIP/2.0 486 Busy Here\\r\\n\\r\\n", peer)
+                """
+        let program = try Program(
+            "nightbell",
+            [
+                "run", "--unmodified", "--socket", fixture.socket, "--identifier", "program", "--idle",
+                "100ms", "--profile", "sip:\(port)", "--", "/usr/bin/python3", "-c", script, "\(port)",
+            ], endsChildren: true)
+        try program.wrote("ready")
+        let registrar = OwnedDescriptor(
+            adopting: try systemCall("socket") {
+                socket(AF_INET, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+            })
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = in_addr_t(0x7f00_0001).bigEndian
+        _ = try systemCall("connect") {
+            withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    connect(registrar.rawValue, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                }
+            }
+        }
+        func ask(_ method: String, _ number: Int) throws -> String {
+            let text = """
+                \(method) sip:phone@127.0.0.1:\(port) SIP/2.0\r
+                Via: SIP/2.0/UDP 127.0.0.1:5060;rport;branch=z9hG4bK\(method)\(number)\r
+                Max-Forwards: 70\r
+                From: <sip:registrar@127.0.0.1>;tag=\(number)\r
+                To: <sip:phone@127.0.0.1>\r
+                Call-ID: \(method)\(number)@127.0.0.1\r
+                CSeq: \(number) \(method)\r
+                Content-Length: 0\r
+                \r
+
+                """
+            let bytes = Array(text.utf8)
+            let rawValue = registrar.rawValue
+            _ = try systemCall("send") { send(rawValue, bytes, bytes.count, 0) }
+            try #require(!Poll.wait(rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+            var answer = [UInt8](repeating: 0, count: 2_000)
+            let count = try systemCall("recv") { recv(rawValue, &answer, answer.count, 0) }
+            return String(decoding: answer.prefix(count), as: UTF8.self)
+        }
+        for round in 1...3 {
+            try fixture.reaches("suspended", "program")
+            let before = try fixture.wakes("program")
+            #expect(try ask("OPTIONS", round).hasPrefix("SIP/2.0 200"))
+            #expect(try fixture.wakes("program") == before, "\(program.errors)")
+            #expect(try ask("INVITE", round).hasPrefix("SIP/2.0 486"))
+            #expect(try fixture.wakes("program") > before)
+        }
+        #expect(!program.output.contains("OPTIONS"))
+    }
+
     @Test("Without a profile a ping wakes the program")
     func control() throws {
         let program = try run("level", [])

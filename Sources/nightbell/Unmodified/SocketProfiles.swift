@@ -12,7 +12,7 @@ struct SocketProfiles {
 
     var isEmpty: Bool { profiles.isEmpty }
 
-    /// The profile for a connected TCP socket, of which the program has nothing more to send; nil: it has
+    /// The profile for a connected TCP socket, or a UDP socket, of which the program has nothing more to send; nil: it has
     /// none.
     ///
     /// - Parameter events: of epoll(7) that the program waits for.
@@ -20,15 +20,39 @@ struct SocketProfiles {
         // One that waits for room is in the middle of a message. By edges, many programs wait for room all
         // the time.
         let waitsForRoom = events & EPOLLOUT.rawValue != 0 && events & EPOLLET.rawValue == 0
-        guard !waitsForRoom, SocketOption.protocol.value(of: descriptor) == CInt(IPPROTO_TCP),
-            let port = Self.peerPort(of: descriptor),
-            let profile = profiles.first(where: { $0.port == port }), SocketTraffic.hasSentAll(descriptor)
+        guard !waitsForRoom, let profile = profile(of: descriptor), SocketTraffic.hasSentAll(descriptor)
         else { return nil }
         return profile
     }
 
-    private static func peerPort(of descriptor: CInt) -> UInt16? {
-        switch SocketAddress(peerOf: descriptor)?.internet {
+    private func profile(of descriptor: CInt) -> PortProfile? {
+        let peer = Self.port(SocketAddress(peerOf: descriptor))
+        switch SocketOption.protocol.value(of: descriptor) {
+        case CInt(IPPROTO_TCP):
+            return profiles.first { $0.port == peer }
+        case CInt(IPPROTO_UDP):
+            // One that is not connected may have several peers.
+            let port = peer ?? Self.localPort(of: descriptor)
+            return profiles.first { $0.port == port && $0.name == .sip }
+        default: return nil
+        }
+    }
+
+    private static func localPort(of descriptor: CInt) -> UInt16? {
+        var address = sockaddr_in6()
+        var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        let result = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe getsockname(descriptor, $0, &length)
+            }
+        }
+        // It is at the same place in both families.
+        guard result == 0, [AF_INET, AF_INET6].contains(CInt(address.sin6_family)) else { return nil }
+        return UInt16(bigEndian: address.sin6_port)
+    }
+
+    private static func port(_ address: SocketAddress?) -> UInt16? {
+        switch address?.internet {
         case .v4(_, let port), .v6(_, _, let port): port
         case nil: nil
         }
