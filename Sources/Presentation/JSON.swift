@@ -119,11 +119,13 @@ package enum JSON: Sendable, Equatable {
 }
 
 extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral, ExpressibleByStringLiteral,
-    ExpressibleByBooleanLiteral
+    ExpressibleByBooleanLiteral, ExpressibleByIntegerLiteral
 {
     package init(dictionaryLiteral elements: (String, JSON)...) {
         self = .object(elements.map { Member(name: $0.0, value: $0.1) })
     }
+
+    package init(integerLiteral value: Int64) { self = .integer(value) }
 
     package init(arrayLiteral elements: JSON...) { self = .array(elements) }
     package init(stringLiteral value: String) { self = .string(value) }

@@ -2,6 +2,7 @@ import ChatService
 import EdgeTestSupport
 import Foundation
 import Glibc
+import Presentation
 import ProgramTestSupport
 import Testing
 

@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import Presentation
 import ProgramTestSupport
 import Testing
 
