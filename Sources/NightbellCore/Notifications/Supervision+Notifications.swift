@@ -161,7 +161,11 @@ extension Supervision {
             add(.delivered, notification.identifier, notification.content, at: place, at: now)
             trace(.delivered, notification.identifier, at: place, into: &actions)
             // One of the same identifier may still be shown, or wait for that.
-            if notifications.entries[id].presentation?.display == nil {
+            if let former = notifications.entries[id].presentation, former.display == nil {
+                // A server that is slow has it perhaps, and answers only the next supervisor's monitor.
+                if former.isWaiting, former.isGiven {
+                    close(notifications.entries[id].number, nil, at: place, of: user)
+                }
                 notifications.entries[id].presentation = nil
             }
             notifications.entries[id].presentation?.isWaiting = false
@@ -177,10 +181,14 @@ extension Supervision {
 
     /// It is to be shown, in the place of the one before it.
     mutating func show(_ id: SlotID, _ content: NotificationContent, of user: UserID) {
+        let number = notifications.entries[id].number
         let former = notifications.entries[id].presentation
         var presentation = NotificationEntry.Presentation(content, revision: notifications.nextNumber())
         presentation.display = former?.display
-        presentation.isGiven = former?.isGiven == true || notifications.servers[user] != nil
+        let isWithdrawn = notifications.isClosing(number, nil, of: user)
+        presentation.isGiven = former?.isGiven == true || isWithdrawn || notifications.servers[user] != nil
+        // It takes the place of the one that was to be closed.
+        if isWithdrawn { endCloses(of: user) { $0.notification == number && $0.display == nil } }
         notifications.entries[id].presentation = presentation
     }
 

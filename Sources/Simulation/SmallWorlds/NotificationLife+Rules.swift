@@ -74,6 +74,11 @@ extension NotificationLife {
         }
         if world.clients[index].isAlive, world.clients[index].isForeground {
             desks[index].comeInForeground.insert(request)
+            // The supervisor does not know of the former one that it is shown.
+            let known = remembered(index)
+            for report in late where isAbout(report, index, identifier) && !known.contains(report.id) {
+                requests[report.request].isOutdated = true
+            }
         }
     }
 
@@ -259,10 +264,12 @@ extension NotificationLife {
     mutating func checkOwed() {
         for (user, server) in servers {
             let left = server.shown.filter { id, request in
-                requests[request].isCancelled && !late.contains { $0.user == user && $0.id == id }
+                (requests[request].isCancelled || isOutdated(request, id))
+                    && !late.contains { $0.user == user && $0.id == id }
             }
             let word = left.values.min().map { requests[$0].identifier } ?? ""
-            world.require(left.isEmpty, "\(word) of uid \(user) was cancelled, and is still shown")
+            world.require(
+                left.isEmpty, "\(word) of uid \(user) was cancelled, or is outdated, and is still shown")
         }
         for (index, client) in world.clients.enumerated() {
             let waiting = Set(
@@ -280,6 +287,13 @@ extension NotificationLife {
                 desks[index].activations.isEmpty || world.core.state(of: id) == .terminating,
                 "\(world.name(index)) is not told that one of its notifications was activated")
         }
+    }
+
+    /// Unless one waits that takes its place, or the supervisor knows by now that it is shown.
+    private func isOutdated(_ request: Int, _ id: UInt32) -> Bool {
+        let request = requests[request]
+        return request.isOutdated && desks[request.client].owed[request.identifier] == nil
+            && !remembered(request.client).contains(id)
     }
 
     package mutating func begin(_ index: Int) { desks[index].lastScheduled = nil }

@@ -71,6 +71,8 @@ package struct NotificationLife: Life {
         /// How often it may be once more: a report was lost, or a process has ended with it.
         var repetitions = 0
         var isCancelled = false
+        /// It was given to a server that has not answered, and its client was told of the next one instead.
+        var isOutdated = false
     }
 
     /// The server of a user's session.
@@ -301,7 +303,7 @@ package struct NotificationLife: Life {
         return isKnown
     }
 
-    private func remembered(_ index: Int) -> Set<UInt32> {
+    func remembered(_ index: Int) -> Set<UInt32> {
         let identifier = world.clients[index].registration.identifier
         return Set(
             world.core.notificationViews(after: 0, of: identifier) { _ in true }

@@ -70,6 +70,24 @@ import Testing
         #expect(!bench.core.needsNotifications(of: Self.user))
     }
 
+    /// The supervisor may die before a slow server has said where it shows the one that it was given.
+    @Test mutating func oneThatAServerWasGivenIsWithdrawnWhenItsClientIsTold() throws {
+        serve("server")
+        schedule("tea", "Tea", .interval(.seconds(100), repeats: true))
+        bench.pass(.seconds(100))
+        let post = try #require(demand.posts.first)
+        bench.say(.enterForeground, from: client)
+        bench.pass(.seconds(100))
+        #expect(demand.posts.isEmpty && demand.withdrawals == [post.number])
+        // The next one takes its place.
+        bench.say(.enterBackground, from: client)
+        bench.say(.backgroundEntered, from: client)
+        bench.pass(.seconds(100))
+        #expect(demand.posts.map(\.number) == [post.number] && demand.withdrawals.isEmpty)
+        bench.say(.cancelNotifications(nil), from: client)
+        #expect(demand.posts.isEmpty && demand.withdrawals == [post.number])
+    }
+
     @Test mutating func onesThatAreLeftToBeClosedAreLimited() throws {
         serve("server")
         for id in 1...300 as ClosedRange<UInt32> {
