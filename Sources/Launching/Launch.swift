@@ -23,6 +23,16 @@ package struct LaunchError: Error, Sendable, Hashable, CustomStringConvertible {
     package let code: Int32
     package let description: String
 
+    /// Whether its program, or the directory that it is to run in, is not there, or the program is being
+    /// written: the next attempt may find it.
+    package var isMissing: Bool {
+        switch step {
+        case .program: code == ENOENT || code == ETXTBSY
+        case .directory: code == ENOENT
+        case .specification, .process, .descriptors, .limits, .identity, .output: false
+        }
+    }
+
     init(_ step: Step, _ code: Int32, _ what: String) {
         self.step = step
         self.code = code

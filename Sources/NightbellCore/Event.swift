@@ -145,6 +145,8 @@ package enum Ending: Sendable, Hashable, CaseIterable {
     case failed
     /// It was never there: the supervisor or the machine has run out of something that a launch needs.
     case notStarted
+    /// It was never there: its program does not exist, as while a package is replaced.
+    case programMissing
 }
 
 /// The memory that a client uses.

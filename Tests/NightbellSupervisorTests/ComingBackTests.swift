@@ -172,13 +172,18 @@ import Testing
         try supervisor.stop()
     }
 
-    @Test func aProgramThatIsNotThereAnyMoreIsGivenUp() throws {
-        let supervisor = try supervisor { $0.settings.launches.relaunches = 2 }
+    /// It may be about to be replaced. The user can quit it.
+    @Test func aClientWithoutItsProgramIsNotGivenUp() throws {
+        let supervisor = try supervisor { $0.settings.launches.relaunches = 1 }
         let actor = try TestClient(name, of: supervisor)
         actor.program = "/nonexistent/phone"
         let first = try actor.start()
         let peer = try first.park("s")
         kill(first.pid, SIGKILL)
+        #expect(try eventually { try supervisor.show(name)?.warnings.isEmpty == false })
+        #expect(try supervisor.show(name)?.counters["crashes"] == 1)
+        #expect(Poll.wait(peer, for: .peerClosed, timeoutMilliseconds: 0).isEmpty)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
         try supervisor.forgets(name)
         #expect(isClosed(peer))
         try supervisor.stop()

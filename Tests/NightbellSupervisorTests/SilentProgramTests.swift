@@ -121,6 +121,41 @@ import Testing
         #expect(access(saved, F_OK) == 0, "it had no time to save")
     }
 
+    /// As while a package is replaced. A crash would have the client given up at once here.
+    @Test func aProgramThatIsMissingIsNoCrash() throws {
+        let place = try TemporaryDirectory()
+        let actor = try TestClient(name, socketPath: place.file("nightbell.sock"))
+        let program = actor.program
+        actor.program = place.file("program")
+        let declaration = try actor.declaration()
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .warning
+        let supervisor = try TestSupervisor(directory: place.path, logger: logger) {
+            $0.settings.launches.relaunches = 0
+            $0.declarations = [declaration]
+        }
+        func info() throws -> WireClientInfo { try #require(try supervisor.show(name)) }
+        #expect(try eventually { try !info().warnings.isEmpty })
+        for _ in 0..<3 {
+            let before = try info().counters["launches"]
+            try supervisor.administrate(.launchClient(.with { $0.identifier = name }))
+            #expect(try eventually { try info().counters["launches"] > before && info().state == .dormant })
+            let shown = try info()
+            #expect(shown.warnings.contains { $0.contains("No such file") && $0.contains("every 10 s") })
+            #expect(shown.counters["crashes"] == 0)
+        }
+        #expect(log.lines.count { $0.contains("cannot launch \(name)") } == 1)
+        #expect(symlink(program, actor.program) == 0)
+        try supervisor.administrate(.launchClient(.with { $0.identifier = name }))
+        let process = try actor.returns()
+        supervisor.launched.note(process.pid)
+        #expect(try info().warnings.isEmpty)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = name }))
+        try supervisor.forgets(name)
+        try supervisor.stop()
+    }
+
     @Test func aProgramThatNeverSpeaksIsLeftAlone() throws {
         let directory = NSTemporaryDirectory() + "nightbell-test-\(UUID().uuidString)"
         let actors = try [name, other].map { try TestClient($0, socketPath: directory + "/nightbell.sock") }

@@ -16,8 +16,11 @@ extension Supervision {
                 dropToldEvents(of: client)
                 leave(client, at: now, into: &actions)
             case .succeeded: crashed(client, at: now, into: &actions)
-            case .notStarted where !mutated(.blamesClients): postponeLaunch(client, at: now, into: &actions)
-            case .failed, .notStarted: crashed(client, at: now, into: &actions)
+            case .notStarted where !mutated(.blamesClients):
+                postponeLaunch(client, for: Self.pauseInShortage, at: now, into: &actions)
+            case .programMissing where !mutated(.blamesClients):
+                postponeLaunch(client, for: Self.pauseWithoutProgram, at: now, into: &actions)
+            case .failed, .notStarted, .programMissing: crashed(client, at: now, into: &actions)
             }
         }
     }
@@ -130,20 +133,24 @@ extension Supervision {
     /// It could not be launched, and is not to blame: it is tried again until it works, and keeps its
     /// relaunches and its state.
     private mutating func postponeLaunch(
-        _ client: ClientID, at now: Instant, into actions: inout ActionBuffer
+        _ client: ClientID, for pause: Duration, at now: Instant, into actions: inout ActionBuffer
     ) {
         failFetch(client, at: now, into: &actions)
         guard clients[client.id].isLaunchable, mustReturn(client) else {
             return leave(client, at: now, into: &actions)
         }
         if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
-        let pause = max(settings.launches.retry, Self.pauseInShortage)
+        let pause = max(settings.launches.retry, pause)
         becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
 
     /// Long enough for thousands of clients to be tried again without much work, short enough for a caller to
     /// wait.
     package static let pauseInShortage: Duration = .seconds(1)
+
+    /// A program that was removed may never come back: trying all of a user's clients again must be cheap for
+    /// ever.
+    package static let pauseWithoutProgram: Duration = .seconds(10)
 
     /// Whether its process has run long enough to count as launched successfully. It must have identified
     /// itself, unless it is a program that never does.

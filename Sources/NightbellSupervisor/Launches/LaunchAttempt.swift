@@ -77,9 +77,15 @@ final class LaunchAttempt {
     func takeOutcome(isOver: Bool) -> Launch.Outcome? {
         guard !isReported, let outcome = launch?.outcome(isOver: isOver) else { return nil }
         isReported = true
-        if case .runs = outcome { hasRun = true }
+        switch outcome {
+        case .runs: hasRun = true
+        case .failed(let error): isProgramMissing = error.isMissing
+        }
         return outcome
     }
+
+    /// It could not begin, because its program is not there.
+    private(set) var isProgramMissing = false
 
     /// When it is killed, after it was asked to end.
     private(set) var killsAt: Instant?

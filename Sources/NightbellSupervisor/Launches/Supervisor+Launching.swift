@@ -34,7 +34,6 @@ extension Supervisor {
             FaultInjection.point("before a launch")
             let attempt = try begin(order, client, sockets)
             launches.setAttempt(attempt, of: client)
-            launches.setProblem(nil, of: client)
             store(attempt, client)
             attempt.letRun()
             FaultInjection.point("after a launch")
@@ -139,11 +138,16 @@ extension Supervisor {
         else { return }
         switch outcome {
         case .failed(let error):
-            launches.setProblem("\(error)", of: client)
+            let pause = Supervision.pauseWithoutProgram.components.seconds
+            let problem = error.isMissing ? "\(error); it is tried again every \(pause) s" : "\(error)"
+            // A program may stay away for ever.
+            guard launches.problem(of: client) != problem else { return }
+            launches.setProblem(problem, of: client)
             log(
                 .launches, .error, of: supervision.user(of: client),
-                "cannot launch \(identifier(of: client)): \(error)")
+                "cannot launch \(identifier(of: client)): \(problem)")
         case .runs:
+            launches.setProblem(nil, of: client)
             journal?.forgetGate(client)
             Launch.takeProtection(from: attempt.process)
             logger.debug("\(identifier(of: client)) runs as pid \(attempt.pid)")
@@ -163,7 +167,9 @@ extension Supervisor {
                 .launches, .notice, of: supervision.user(of: client),
                 "\(name) has ended before it said Hello: \(Self.text(of: status))")
         }
-        let ending = attempt?.hasRun == true ? Self.ending(status) : .failed
+        let ending: Ending =
+            attempt?.hasRun == true
+            ? Self.ending(status) : attempt?.isProgramMissing == true ? .programMissing : .failed
         if let attempt {
             let isRestOfIt = newcomer.map { getsid($0.credentials.pid) == attempt.pid } ?? false
             if attempt.killsAt != nil {

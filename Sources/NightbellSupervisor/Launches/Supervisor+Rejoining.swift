@@ -83,6 +83,7 @@ extension Supervisor {
         else { preconditionFailure("a registration is answered while it is being handled") }
         let takesBack = newcomer.takesSocketsBack
         noteOutcome(client, isOver: true)
+        launches.setProblem(nil, of: client)
         let attempt = takeAttempt(client)
         // The process that was launched speaks for the client, or has started it.
         let isLaunchedItself = connection.launched == client || attempt?.pid == connection.credentials.pid

@@ -40,16 +40,19 @@ extension World {
             switch ending {
             case .succeeded: return .forgotten
             case .failed: return fateOfCrash(client)
-            case .notStarted: return fateOfShortage(client)
+            case .notStarted: return fateOfObstacle(client, Supervision.pauseInShortage)
+            case .programMissing: return fateOfObstacle(client, Supervision.pauseWithoutProgram)
             }
         }
     }
 
-    private mutating func fateOfShortage(_ client: SimulatedClient) -> SimulatedClient.Fate {
+    private mutating func fateOfObstacle(
+        _ client: SimulatedClient, _ pause: Duration
+    ) -> SimulatedClient.Fate {
         guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
             return .forgotten
         }
-        client.launchNotBefore = now + max(settings.launches.retry, Supervision.pauseInShortage)
+        client.launchNotBefore = now + max(settings.launches.retry, pause)
         if client.isReachable { client.launchReasons.insert(.relaunched) }
         return .parked
     }
@@ -202,7 +205,7 @@ extension World {
         checkTurns(client, room)
         // The process identifies itself, soon, late or never; or the program cannot be started.
         if random.once(in: 8) {
-            let endings: [Ending] = [.succeeded, .failed, .failed, .notStarted]
+            let endings: [Ending] = [.succeeded, .failed, .failed, .notStarted, .programMissing]
             queue.append((.ended(id, endings[random.below(endings.count)]), now))
         } else {
             plan(client, .rejoin, settings.launches.budget)

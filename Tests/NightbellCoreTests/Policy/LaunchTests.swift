@@ -40,6 +40,22 @@ struct LaunchTests {
         #expect(bench.core.socketCount == 0)
     }
 
+    @Test("A program that is not there is tried again at an even pace, and costs no relaunch")
+    func missing() throws {
+        var bench = Bench()
+        let (client, _) = try phone(&bench)
+        bench.turn(.ended(client, .failed))
+        #expect(launched(bench.pass(.milliseconds(250))) == [client])
+        for _ in 0..<20 {
+            bench.turn(.ended(client, .programMissing))
+            #expect(launched(bench.pass(Supervision.pauseWithoutProgram - .nanoseconds(1))).isEmpty)
+            #expect(launched(bench.pass(.nanoseconds(1))) == [client])
+        }
+        #expect(bench.core.view(of: client, at: bench.now)?.launches.inRow == 1)
+        #expect(bench.core.counters[.gaveUp] == 0 && bench.core.counters[.crashes] == 1)
+        #expect(try rejoin(&bench, client).map(\.reasons) == [.relaunched])
+    }
+
     @Test("Ten seconds of life are a success, and so is having slept")
     func success() throws {
         for isAsleep in [false, true] {
