@@ -81,8 +81,9 @@ extension Supervision {
         return clients < settings.quotas.clientsPerUser ? nil : .tooManyClients
     }
 
-    /// A uid at its limit of identifiers loses the least recently used one. There always is an unused one:
-    /// the limit of clients is lower than that of identifiers.
+    /// A uid at its limit of identifiers loses the least recently used one of those that were not quit, or else
+    /// the one that was quit first. There always is an unused one: the limit of clients is lower than that of
+    /// identifiers.
     private mutating func makeRoomForIdentifier(of user: UserID) {
         let limit = settings.quotas.clientsPerUser.multipliedReportingOverflow(by: Self.identifiersPerClient)
         guard !limit.overflow, users[user]?.identifiers ?? 0 >= limit.partialValue,
@@ -100,7 +101,8 @@ extension Supervision {
         identifiersGivenUp += 1
         owners[identifier]?.client = nil
         owners[identifier]?.givenUp = identifiersGivenUp
-        users[user]?.givenUp.append(.init(place: place, number: identifiersGivenUp))
+        let isQuit = owners[identifier]?.isQuit ?? false
+        users[user]?.givenUp.append(.init(place: place, number: identifiersGivenUp), isQuit: isQuit)
         // A client that registers and leaves repeatedly must not make this list grow.
         guard let usage = users[user], usage.givenUp.count > 2 * usage.identifiers + 16 else { return }
         let owners = owners
@@ -172,6 +174,7 @@ extension Supervision {
     mutating func setQuit(_ isQuit: Bool, _ identifier: ClientIdentifier) {
         guard let owner = owners[identifier], owner.isQuit != isQuit else { return }
         owners[identifier]?.isQuit = isQuit
+        if owner.client == nil { giveUp(identifier, owner.user) }
         changes.ownerships.append(identifier)
     }
 

@@ -65,7 +65,8 @@ extension Supervision {
                 user: owner.user, isQuit: owner.isQuit, number: owner.number, givenUp: givenUp)
             users[owner.user, default: UserUsage()].identifiers += 1
             if let place = owners.place(of: owner.identifier) {
-                users[owner.user]?.givenUp.append(.init(place: place, number: givenUp))
+                users[owner.user]?.givenUp.append(
+                    .init(place: place, number: givenUp), isQuit: owner.isQuit)
             }
             lastOwnership = max(lastOwnership, owner.number)
             identifiersGivenUp = max(identifiersGivenUp, givenUp)

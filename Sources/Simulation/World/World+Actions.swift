@@ -387,8 +387,7 @@ extension World {
             .launches, client.fate != .parked, "\(TraceFormat.name(id)) is forgotten, but should come back")
         endSleep(client, isEnd: true)
         client.isGone = true
-        identifiersGivenUp += 1
-        owners[client.registration.identifier]?.givenUp = identifiersGivenUp
+        giveUp(client.registration.identifier)
         clients.remove(at: index)
         clientsBySlot[Int(id.slot)] = nil
     }

@@ -38,8 +38,7 @@ extension World {
         for (identifier, owner) in disowned where core.ownership(of: identifier) != nil {
             owners[identifier] = owner
             guard core.client(named: identifier) == nil, owner.givenUp == nil else { continue }
-            identifiersGivenUp += 1
-            owners[identifier]?.givenUp = identifiersGivenUp
+            giveUp(identifier)
         }
         foresee(.timer)
         if let deadline = core.nextDeadline, deadline <= now {

@@ -32,15 +32,25 @@ extension World {
         return client
     }
 
+    /// No client uses this identifier any more.
+    mutating func giveUp(_ identifier: ClientIdentifier) {
+        identifiersGivenUp += 1
+        owners[identifier]?.givenUp = identifiersGivenUp
+        owners[identifier]?.isQuit = core.ownership(of: identifier)?.isQuit ?? false
+    }
+
     /// At its limit of identifiers, a uid that registers a new one loses the one that it has not used for the
-    /// longest time.
+    /// longest time, one that was quit last.
     private mutating func own(_ registration: Registration) {
         let user = registration.user
         if let owner = owners[registration.identifier] {
             require(.tokens, owner.user == user, "an identifier is given to another uid")
         } else if owners.values.count(where: { $0.user == user }) >= settings.quotas.clientsPerUser * 4 {
             let unused = owners.filter { $0.value.user == user && $0.value.givenUp != nil }
-            let oldest = unused.min { ($0.value.givenUp ?? 0) < ($1.value.givenUp ?? 0) }
+            let others = unused.filter { !$0.value.isQuit }
+            let oldest = (others.isEmpty ? unused : others).min {
+                ($0.value.givenUp ?? 0) < ($1.value.givenUp ?? 0)
+            }
             require(.counters, oldest != nil, "uid \(user) has more identifiers in use than it may have")
             if let oldest { owners[oldest.key] = nil }
         }

@@ -134,6 +134,8 @@ package struct World: ~Copyable {
         let user: UserID
         /// `nil` while it is in use; otherwise the larger, the later it was given up.
         var givenUp: Int?
+        /// Its user had quit its client when it was given up.
+        var isQuit = false
     }
 
     package init(

@@ -104,6 +104,39 @@ struct QuotaTests {
         #expect(bench.core.contains(stays))
     }
 
+    /// Otherwise a client that was quit would be launched with the next supervisor, because its user has run
+    /// others since.
+    @Test func identifiersThatWereQuitAreRecycledLast() throws {
+        var bench = Bench { $0.quotas.clientsPerUser = 2 }
+        func isQuit(_ name: String) throws -> Bool? {
+            bench.core.ownership(of: try #require(ClientIdentifier(name)))?.isQuit
+        }
+        for number in 1...3 {
+            let client = try bench.register("quit.\(number)", user: 1)
+            bench.turn(.command(.quit, client, Bench.key))
+            bench.turn(.ended(client, .succeeded))
+        }
+        // One that was quit while it had no process.
+        bench.turn(.gone(try bench.register("absent", user: 1)))
+        bench.turn(.quitAbsent(try #require(ClientIdentifier("absent")), Bench.key))
+        for number in 0..<100 { bench.turn(.gone(try bench.register("name.\(number)", user: 1))) }
+        #expect(try (1...3).map { try isQuit("quit.\($0)") } == [true, true, true])
+        #expect(try isQuit("absent") == true)
+        // Their number is limited as well, and the first to be quit is the first to be forgotten.
+        for number in 4...9 {
+            let client = try bench.register("quit.\(number)", user: 1)
+            bench.turn(.command(.quit, client, Bench.key))
+            bench.turn(.ended(client, .succeeded))
+        }
+        #expect(
+            try (1...9).map { try isQuit("quit.\($0)") } == [nil, nil] + Array(repeating: true, count: 7))
+        #expect(bench.core.usage.map(\.usage.identifiers) == [8])
+        // One that is started again counts as any other.
+        bench.turn(.gone(try bench.register("quit.3", user: 1)))
+        bench.turn(.gone(try bench.register("last", user: 1)))
+        #expect(try isQuit("quit.3") == nil)
+    }
+
     /// A client that takes a new identifier each time is never locked out.
     @Test func newIdentifiersForEver() throws {
         var bench = Bench { $0.quotas.clientsPerUser = 3 }
