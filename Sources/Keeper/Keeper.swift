@@ -68,6 +68,8 @@ package final class Keeper {
     /// When the next worker is to be started.
     var restartAt: Int64?
     private var stopDeadline: Int64?
+    /// A worker has died before it had stopped, and this is the second one that was told to.
+    private var hasStoppedAgain = false
     /// The number of attempted upgrades: an answer may belong to an earlier one.
     var upgrades: UInt64 = 0
     /// An upgrade was requested before a worker served.
@@ -261,12 +263,9 @@ package final class Keeper {
         receive(from: worker)
         self.worker = nil
         if isStopping {
-            if status != 0 {
-                hooks.log(.error, "the worker ended by \(Fork.text(of: status)) while stopping")
-                hooks.thawAll()
-            }
-            exitCode = 0
-            return
+            guard status != 0 else { return exitCode = 0 }
+            hooks.log(.error, "the worker ended by \(Fork.text(of: status)) while stopping")
+            return stopWithoutWorker()
         }
         if !hasServed, let (code, text) = worker.failure {
             failure = text
@@ -329,12 +328,20 @@ package final class Keeper {
         guard !isStopping else { return }
         hooks.stopping()
         abandonUpgrade("the supervisor is stopping")
-        guard let worker else {
-            hooks.thawAll()
-            return exitCode = 0
-        }
         restartAt = nil
         stopDeadline = RunningClock.now() + Self.stopping
-        worker.send(.stop)
+        if let worker { worker.send(.stop) } else { stopWithoutWorker() }
+    }
+
+    /// Only a worker can tell clients of the stop, and end programs that it has launched: one more is started
+    /// to stop. If that dies as well, or there is no time left for it, the clients are only thawed.
+    private func stopWithoutWorker() {
+        if hasServed, !hasStoppedAgain, let stopDeadline, RunningClock.now() < stopDeadline {
+            hasStoppedAgain = true
+            startWorker()
+            if let worker { return worker.send(.stop) }
+        }
+        hooks.thawAll()
+        exitCode = 0
     }
 }

@@ -107,6 +107,31 @@ struct KeeperTests {
         #expect(try program.status() == 0)
     }
 
+    @Test("A worker that dies while it stops, or before, is replaced by one that stops; once")
+    func stopAgain() throws {
+        for deaths in 1...2 {
+            let program = try KeptProgram("KEPT_DEATHS_AT_STOP=\(deaths)")
+            try program.worker("first")
+            kill(program.child.pid, SIGTERM)
+            try program.said("dying")
+            try program.worker()
+            try program.said(deaths == 1 ? "stopping" : "thawed")
+            #expect(try program.status() == 0)
+        }
+        // Between two workers.
+        let program = try KeptProgram("KEPT_PAUSES=1")
+        try program.worker("first")
+        try program.child.send("die\n")
+        try program.worker()
+        try program.child.send("die\n")
+        try program.said("error: the worker")
+        try program.said("error: the worker")
+        kill(program.child.pid, SIGTERM)
+        try program.worker()
+        try program.said("stopping")
+        #expect(try program.status() == 0)
+    }
+
     @Test("The worker notices the keeper's end")
     func orphan() throws {
         let program = try KeptProgram()

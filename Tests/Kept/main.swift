@@ -32,9 +32,24 @@ func say(_ line: String) {
     _ = write(1, bytes, bytes.count)
 }
 
+/// Counts the workers that have died when they were told to stop, for all of them.
+nonisolated(unsafe) var deathsAtStop: SharedStateTable?
+
+func dieAtStop() {
+    guard let table = deathsAtStop,
+        let most = getenv("KEPT_DEATHS_AT_STOP").flatMap({ UInt64(String(cString: $0)) })
+    else { return }
+    let count = table.general(0)
+    guard count < most else { return }
+    table.setGeneral(0, to: count + 1)
+    say("dying")
+    kill(getpid(), SIGKILL)
+}
+
 func obey(_ received: KeeperLink.Received, _ link: KeeperLink) {
     switch received {
     case .item(.stop):
+        dieAtStop()
         say("stopping")
         exit(0)
     case .end:
@@ -69,6 +84,7 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
     } catch {
         return 2
     }
+    deathsAtStop = sharedState
     link.send(.ready)
     if mustWait { obey(link.waitAndReceive(), link) }
     say("worker \(getpid()) \(isFirst ? "first" : "later")")
@@ -186,6 +202,10 @@ if option == "--worker-state" { exit(work(try ProgramState(reading: state).start
 var policy = RestartPolicy()
 policy.firstPause = 1_000_000
 policy.longestPause = 20_000_000
+if getenv("KEPT_PAUSES") != nil {
+    policy.firstPause = 60_000_000_000
+    policy.longestPause = 60_000_000_000
+}
 let program = Keeper.Program(path: try readLink("/proc/self/exe"), arguments: [arguments[0]])
 let hooks = Keeper.Hooks(
     log: { level, text in say("\(level): \(text)") }, ready: { say("served") },

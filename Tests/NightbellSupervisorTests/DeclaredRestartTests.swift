@@ -30,11 +30,11 @@ import Testing
         get throws { try TestClient(name, socketPath: place.path + "/nightbell.sock") }
     }
 
-    private func declare(_ actor: TestClient) throws {
+    private func declare(_ actor: TestClient, arguments: [String] = []) throws {
         let environment = actor.specification.environment.map { "  \($0.key): '\($0.value)'" }
         let text = """
             identifier: \(name)
-            command: [\(actor.program)]
+            command: [\(([actor.program] + arguments).joined(separator: ", "))]
             environment:
             \(environment.joined(separator: "\n"))
             """
@@ -62,6 +62,30 @@ import Testing
             let info = try WireClient(path: daemon.socketPath).info(of: self.name)
             return info?.processID == UInt32(pid)
         }
+    }
+
+    /// Another worker completes a stop that the first one did not survive.
+    @Test func aSilentProgramEndsThoughTheWorkerDiesWhileItStops() throws {
+        let (runs, asked) = (place.file("runs"), place.file("asked"))
+        let actor = try actor
+        actor.program = "/bin/sh"
+        let script = place.file("silent.sh")
+        let text = "trap 'echo > \(asked)' TERM; echo $$ > \(runs).new; mv \(runs).new \(runs)"
+        try Data("\(text); while :; do sleep 1000 & wait; done".utf8).write(to: URL(fileURLWithPath: script))
+        try declare(actor, arguments: [script])
+        let daemon = try start()
+        #expect(eventually { access(runs, R_OK) == 0 })
+        let pid = try #require(pid_t(try String(contentsOfFile: runs, encoding: .utf8).dropLast()))
+        let silent = try ProcessHandle(opening: pid)
+        let worker = try ProcessHandle(opening: try daemon.worker())
+        let keeper = try daemon.child.handle()
+        kill(daemon.child.pid, SIGTERM)
+        #expect(eventually { access(asked, F_OK) == 0 })
+        try worker.signal(SIGKILL)
+        #expect(!Poll.wait(keeper.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty)
+        let hasEnded = !Poll.wait(silent.rawValue, for: .readable, timeoutMilliseconds: 5_000).isEmpty
+        #expect(hasEnded, "it outlives the supervisor")
+        if !hasEnded { try silent.signal(SIGKILL) }
     }
 
     @Test func aRunningClientReconnectsAndIsNotLaunchedAgain() throws {
