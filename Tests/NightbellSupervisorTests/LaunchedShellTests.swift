@@ -103,6 +103,34 @@ import Testing
         try supervisor.stop()
     }
 
+    /// A program that a client has started inherits `NIGHTBELL_LAUNCH`. As the client would be launched, so
+    /// would be this one, if it were believed.
+    @Test(arguments: [false, true]) func aProgramStartedByAClientIsNotLaunchedInItsStead(isNamed: Bool) throws
+    {
+        let supervisor = try supervisor()
+        let actor = try TestClient(other, of: supervisor)
+        // This process is the client that starts it.
+        let client = try WireClient(supervisor)
+        try client.hello(name, launch: actor.specification)
+        if isNamed { actor.launchIdentifier = name }
+        let child = try actor.start()
+        let shown = try #require(try supervisor.show(other))
+        #expect(shown.processID == UInt32(child.pid) && !shown.canLaunch)
+        #expect(try supervisor.show(name)?.canLaunch == true)
+        // Started by `nightbell run`, it is launchable itself.
+        actor.arguments = ["--another"]
+        actor.launchIdentifier = ""
+        try child.command("goodbye")
+        try supervisor.forgets(other)
+        let second = try actor.start()
+        #expect(try supervisor.show(other)?.canLaunch == true)
+        #expect(try supervisor.show(other)?.processID == UInt32(second.pid))
+        try supervisor.administrate(.quitClient(.with { $0.identifier = other }))
+        try supervisor.forgets(other)
+        withExtendedLifetime((child, client)) {}
+        try supervisor.stop()
+    }
+
     /// A shell that goes on after its program could start it again, beside the next launch.
     @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
         let supervisor = try supervisor()

@@ -19,6 +19,8 @@ final class TestClient {
     /// The program for the supervisor to launch.
     var program = ScriptedClientProcess.program("scripted-client")
     var arguments: [String] = []
+    /// The identifier in the record of its launch; empty: none.
+    var launchIdentifier = ""
     /// The first process, which the test itself has started.
     private(set) var first: Child?
     private var launched: Launched?
@@ -62,6 +64,7 @@ final class TestClient {
             $0.arguments = [program] + arguments
             $0.directory = "/"
             $0.environment = environment
+            $0.identifier = launchIdentifier
         }
     }
 

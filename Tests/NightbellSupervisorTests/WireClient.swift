@@ -46,9 +46,10 @@ final class WireClient {
 
     func hello(
         _ identifier: String, modes: [WireMode] = [.voip], policy: WireWakeLimitPolicy = .linger,
-        wantsNetworkChanges: Bool = false
+        wantsNetworkChanges: Bool = false, launch: WireLaunchSpecification? = nil
     ) throws {
         var hello = WireHello()
+        if let launch { hello.launch = launch }
         hello.wantsNetworkChanges = wantsNetworkChanges
         hello.version = 1
         hello.identifier = identifier

@@ -8,7 +8,8 @@ import Suspension
 extension Supervisor {
     func handleHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
         var hello = said
-        if let identifier = assignedIdentifier(said, connection) { hello.identifier = identifier }
+        if said.hasLaunch, isInherited(said.launch, connection) { hello.clearLaunch() }
+        if let identifier = assignedIdentifier(hello, connection) { hello.identifier = identifier }
         noticeEnd(before: hello, connection)
         switch registration(hello, connection) {
         case .failure(let error):

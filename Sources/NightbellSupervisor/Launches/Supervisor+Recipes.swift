@@ -49,6 +49,22 @@ extension Supervisor {
         }
     }
 
+    /// Whether a Hello tells how an ancestor of its process was started, which is a client: a program that a
+    /// client starts inherits its environment, with `NIGHTBELL_LAUNCH`.
+    func isInherited(_ launch: WireLaunchSpecification, _ connection: Connection) -> Bool {
+        let said = LaunchSpecification(launch)
+        func wasStartedLikeThis(_ client: ClientID) -> Bool {
+            let recorded = launches.recipe(of: client)?.wire ?? self.connection(of: client)?.client?.launch
+            return recorded.map { LaunchSpecification($0) == said } ?? false
+        }
+        let pid = connection.credentials.pid
+        let ancestor = ProcFS.firstOfAncestry(of: pid) { process in
+            process != pid && connections.clients(in: process).contains(where: wasStartedLikeThis)
+                ? process : nil
+        }
+        return ancestor != nil
+    }
+
     /// Records that a client is launchable from now on, or launched in another way.
     func setRecipe(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
         var recipe = recipe
