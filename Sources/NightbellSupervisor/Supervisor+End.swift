@@ -16,7 +16,7 @@ extension Supervisor {
     /// The time limit for delivering the last messages, and for launched programs to end.
     private static let lameDuck: Duration = .seconds(2)
 
-    private var hasOutgoing: Bool { connections.all.contains { !$0.outgoing.isEmpty } }
+    private var hasOutgoing: Bool { connections.all.contains { $0.hasOutgoing } }
 
     /// Thaws and informs every client; no new connection is accepted.
     func beginLameDuck() {

@@ -216,7 +216,7 @@ extension Supervisor {
     /// Inspects the next clients of a listing and sends them, if the reader has taken those before: a few, so
     /// that others do not wait long.
     func continueListing(_ connection: Connection) {
-        guard let listing = connection.listing, listing.isStatus || connection.outgoing.isEmpty else {
+        guard let listing = connection.listing, listing.isStatus || !connection.hasOutgoing else {
             return
         }
         var part = WireClientInfos()
@@ -234,7 +234,7 @@ extension Supervisor {
             bytes += info.listedBytes
             part.clients.append(info)
         }
-        connection.listing?.next = next
+        listing.next = next
         if !part.clients.isEmpty { answer(connection, listing.request, .clientInfos(part)) }
         guard connections[connection.key] === connection else { return }
         if next == listing.clients.count { return endListing(listing, connection) }

@@ -113,18 +113,20 @@ extension Supervisor {
     /// Events wait for the end of the turn: no client waits for them, and the wakes of other clients do not
     /// either. A watcher that does not keep up misses events, and is told how many.
     func send(_ event: WireWatchEvent, to connection: Connection) {
+        let watching = connection.watching ?? Connection.WatchedEvents()
+        connection.watching = watching
         guard connection.outgoingBytes < configuration.outgoingBytesPerConnection / 2 else {
-            connection.droppedEvents += 1
+            watching.dropped += 1
             return
         }
         var event = event
-        event.dropped = connection.droppedEvents
-        connection.droppedEvents = 0
-        connection.events.append(event)
-        connection.eventBytes += 64 + event.identifier.utf8.count + event.detail.utf8.count
+        event.dropped = watching.dropped
+        watching.dropped = 0
+        watching.events.append(event)
+        watching.bytes += 64 + event.identifier.utf8.count + event.detail.utf8.count
         // A packet that has to wait must fit into the connection's queue.
         let room = min(Self.mostEventBytes, configuration.outgoingBytesPerConnection / 8)
-        if connection.eventBytes >= room { sendEvents(to: connection) }
+        if watching.bytes >= room { sendEvents(to: connection) }
     }
 
     /// In one packet: more, or longer ones, are sent in the middle of a turn.
@@ -132,17 +134,18 @@ extension Supervisor {
 
     /// Sends watchers the events of the turn.
     func sendEvents() {
-        for connection in connections.watchers where !connection.events.isEmpty { sendEvents(to: connection) }
+        for connection in connections.watchers { sendEvents(to: connection) }
     }
 
     private func sendEvents(to connection: Connection) {
+        guard let watching = connection.watching, !watching.events.isEmpty else { return }
         var events = WireWatchEvents()
-        swap(&events.events, &connection.events)
-        defer { connection.eventBytes = 0 }
+        swap(&events.events, &watching.events)
+        defer { watching.bytes = 0 }
         // Answers of this turn may have come before.
-        guard connection.outgoingBytes + connection.eventBytes <= configuration.outgoingBytesPerConnection
+        guard connection.outgoingBytes + watching.bytes <= configuration.outgoingBytesPerConnection
         else {
-            connection.droppedEvents += events.events.reduce(0) { $0 + 1 + $1.dropped }
+            watching.dropped += events.events.reduce(0) { $0 + 1 + $1.dropped }
             return
         }
         send(WireSupervisorMessage(.watchEvents(events)), to: connection)

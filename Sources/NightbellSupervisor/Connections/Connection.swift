@@ -12,8 +12,8 @@ final class Connection {
     let credentials: PeerCredentials
     /// Armed for as long as the connection lives.
     let readable: Watch
-    /// Armed while messages wait; made when the first message has to wait, which is seldom.
-    private var writable: Watch?
+    /// Made when the first message has to wait, which is seldom.
+    private var waiting: WaitingMessages?
     private let loop: LoopExecutor
 
     var role = Role.stranger
@@ -34,9 +34,6 @@ final class Connection {
     /// Answers to the messages that are being handled. The keeper gets the records of all of them in one
     /// packet, before the first answer is sent.
     var answers: [[UInt8]] = []
-    /// Messages that the peer's full queue did not take, oldest first.
-    private(set) var outgoing: [[UInt8]] = []
-    private(set) var outgoingBytes = 0
     /// A listing of all clients that is being sent in parts. Nothing else is read from this connection
     /// meanwhile.
     var listing: Listing?
@@ -44,18 +41,40 @@ final class Connection {
     var launched: ClientID?
     /// The peer has hung up; its process may be ending.
     private(set) var isHungUp = false
-    /// Events of this turn for a watcher, and about how long they are.
-    var events: [WireWatchEvent] = []
-    var eventBytes = 0
-    /// Events that a watcher missed because it did not read.
-    var droppedEvents: UInt64 = 0
+    /// For a watcher, once there was an event.
+    var watching: WatchedEvents?
 
-    struct Listing {
+    /// Messages that the peer's full queue did not take.
+    private final class WaitingMessages {
+        /// The oldest first.
+        var messages: [[UInt8]] = []
+        var bytes = 0
+        /// Armed while messages wait.
+        let writable: Watch
+
+        init(_ writable: consuming Watch) { self.writable = writable }
+    }
+
+    final class Listing {
         let request: UInt64
         /// The kind of answer: messages with a few clients, or one status of them all.
         let isStatus: Bool
         let clients: [ClientID]
         var next = 0
+
+        init(request: UInt64, isStatus: Bool, clients: [ClientID]) {
+            self.request = request
+            self.isStatus = isStatus
+            self.clients = clients
+        }
+    }
+
+    final class WatchedEvents {
+        /// Those of this turn, and about how long they are.
+        var events: [WireWatchEvent] = []
+        var bytes = 0
+        /// Events that the watcher missed because it did not read.
+        var dropped: UInt64 = 0
     }
 
     enum Role {
@@ -96,10 +115,15 @@ final class Connection {
         case failed
     }
 
+    var hasOutgoing: Bool { !(waiting?.messages.isEmpty ?? true) }
+
+    /// Of the messages that wait.
+    var outgoingBytes: Int { waiting?.bytes ?? 0 }
+
     /// Sends a message, or queues it behind others.
     func send(_ bytes: [UInt8], limit: Int) -> Sending {
         if isHungUp { return .sent }
-        if outgoing.isEmpty {
+        if !hasOutgoing {
             do {
                 if try socket.send(bytes) { return .sent }
             } catch {
@@ -107,37 +131,39 @@ final class Connection {
             }
         }
         guard outgoingBytes + bytes.count <= limit else { return .full }
-        outgoing.append(bytes)
-        outgoingBytes += bytes.count
-        return armWritable() ? .queued : .failed
+        guard armWritable(), let waiting else { return .failed }
+        waiting.messages.append(bytes)
+        waiting.bytes += bytes.count
+        return .queued
     }
 
     /// Sends queued messages as far as the peer takes them. False: the connection is broken.
     func flush() -> Bool {
+        guard let waiting else { return true }
         var sent = 0
         defer {
-            outgoingBytes -= outgoing[..<sent].reduce(0) { $0 + $1.count }
-            outgoing.removeFirst(sent)
+            waiting.bytes -= waiting.messages[..<sent].reduce(0) { $0 + $1.count }
+            waiting.messages.removeFirst(sent)
         }
         do {
-            while sent < outgoing.count, try socket.send(outgoing[sent]) { sent += 1 }
+            while sent < waiting.messages.count, try socket.send(waiting.messages[sent]) { sent += 1 }
         } catch {
             return false
         }
-        return sent == outgoing.count || armWritable()
+        return sent == waiting.messages.count || armWritable()
     }
 
     /// Has the loop report when the peer can take a message: at once, unless its queue is full.
     func armWritable() -> Bool {
         do {
-            if writable == nil {
-                let token = WatchToken(.connectionWritable, id: key)
-                writable = try loop.watch(socket.rawValue, .write, .oneShot, token: token.rawValue)
-            }
-            switch writable {
-            case .some(let watch): try watch.arm()
-            case .none: break
-            }
+            let waiting =
+                try waiting
+                ?? WaitingMessages(
+                    loop.watch(
+                        socket.rawValue, .write, .oneShot,
+                        token: WatchToken(.connectionWritable, id: key).rawValue))
+            self.waiting = waiting
+            try waiting.writable.arm()
             return true
         } catch {
             return false
@@ -148,41 +174,29 @@ final class Connection {
     func hangUp() {
         isHungUp = true
         readable.disarm()
-        forgetWritable()
+        forgetOutgoing()
     }
 
     /// Call it before the connection is closed.
-    func forgetWritable() { writable = nil }
+    func forgetOutgoing() { waiting = nil }
 }
 
 /// The supervisor's own data of a client, beside the core's.
 final class ServedClient {
     let id: ClientID
     let identifier: String
+    let exit: ProcessEndWatch
     let process: ProcessHandle
-    /// When the process started, if it is an unmodified program, and not the one that has connected.
-    let programStart: UInt64?
-    /// Why an unmodified program is awake, in the words of the process that speaks for it.
-    var awakeReason = ""
-    /// The last report of that process about the program's memory.
-    var pagedOut: WirePagedOut?
-    /// Whether that process has something else suspend the program, and thaw it.
+    /// nil: it has none of them.
+    private var rare: RareFacts?
+    /// Whether the process that speaks for an unmodified program has something else suspend and thaw it.
     var suspendsItself = false
-    let exit: Watch
-    /// How it says it was started, if it would not be launched that way.
-    let launch: WireLaunchSpecification?
     let wantsWakeWord: Bool
-    /// The identifier in its Hello, if it is registered under another one.
-    var saidIdentifier: String?
     /// When it said Hello, in elapsed time, and how long its client had slept until then, in nanoseconds.
     var connectedAt = Instant(nanoseconds: 0)
     var asleepBefore: UInt64 = 0
-    /// The launched process that started this one instead of becoming the client itself.
-    var wrapper: LaunchWrapper?
     /// Where its wake word is, if it has one: the page's descriptor and the index in the page.
     var wakeWord: (descriptor: CInt, index: UInt16)?
-    /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
-    var obstacle: String?
     /// Whether the supervisor itself stops it.
     var isStoppedHere: Bool { obstacle == nil && !suspendsItself }
     /// The sockets and state left by its last process; nil once a message shows that it has received them.
@@ -199,14 +213,85 @@ final class ServedClient {
         id: ClientID, identifier: String, process: consuming ProcessHandle, programStart: UInt64? = nil,
         launch: WireLaunchSpecification?, wantsWakeWord: Bool, connection key: UInt64, loop: LoopExecutor
     ) throws(LoopError) {
-        self.programStart = programStart
         self.id = id
         self.identifier = identifier
-        self.launch = launch
         self.wantsWakeWord = wantsWakeWord
-        exit = try loop.watch(
-            process.rawValue, .read, .oneShot, token: WatchToken(.processExit, id: key).rawValue)
+        exit = try ProcessEndWatch(process, token: WatchToken(.processExit, id: key), loop)
         self.process = process
-        try exit.arm()
+        set(\.programStart, to: programStart)
+        set(\.launch, to: launch)
     }
+}
+
+/// Facts about few of the clients, of which there may be thousands.
+private final class RareFacts {
+    var programStart: UInt64?
+    var awakeReason: String?
+    var pagedOut: WirePagedOut?
+    var launch: WireLaunchSpecification?
+    var saidIdentifier: String?
+    var wrapper: LaunchWrapper?
+    var obstacle: String?
+}
+
+extension ServedClient {
+    private func set<Fact>(_ path: ReferenceWritableKeyPath<RareFacts, Fact?>, to fact: Fact?) {
+        guard fact != nil || rare != nil else { return }
+        let rare = rare ?? RareFacts()
+        self.rare = rare
+        rare[keyPath: path] = fact
+    }
+
+    /// When the process started, if it is an unmodified program, and not the one that has connected.
+    var programStart: UInt64? { rare?.programStart }
+
+    /// Why an unmodified program is awake, in the words of the process that speaks for it.
+    var awakeReason: String {
+        get { rare?.awakeReason ?? "" }
+        set { set(\.awakeReason, to: newValue.isEmpty ? nil : newValue) }
+    }
+
+    /// The last report of that process about the program's memory.
+    var pagedOut: WirePagedOut? {
+        get { rare?.pagedOut }
+        set { set(\.pagedOut, to: newValue) }
+    }
+
+    /// How it says it was started, if it would not be launched that way.
+    var launch: WireLaunchSpecification? { rare?.launch }
+
+    /// The identifier in its Hello, if it is registered under another one.
+    var saidIdentifier: String? {
+        get { rare?.saidIdentifier }
+        set { set(\.saidIdentifier, to: newValue) }
+    }
+
+    /// The launched process that started this one instead of becoming the client itself.
+    var wrapper: LaunchWrapper? {
+        get { rare?.wrapper }
+        set { set(\.wrapper, to: newValue) }
+    }
+
+    /// Why this client cannot be suspended, if so. Logged once, shown for as long as it holds.
+    var obstacle: String? {
+        get { rare?.obstacle }
+        set { set(\.obstacle, to: newValue) }
+    }
+}
+
+/// Watches for the end of a client's process. There may be thousands: a libevent event takes 160 bytes.
+struct ProcessEndWatch: ~Copyable {
+    private let process: CInt
+    private let loop: LoopExecutor
+
+    init(_ process: borrowing ProcessHandle, token: WatchToken, _ loop: LoopExecutor) throws(LoopError) {
+        try loop.urgent.arm(process.rawValue, .oneShot, isMember: false, token: token.rawValue)
+        self.process = process.rawValue
+        self.loop = loop
+    }
+
+    deinit { disarm() }
+
+    /// Call it before the process's descriptor is closed: the keeper may have a duplicate.
+    borrowing func disarm() { loop.urgent.remove(process) }
 }

@@ -181,7 +181,7 @@ extension Supervisor {
     /// The peer has read something.
     func continueSending(_ connection: Connection) {
         guard connection.flush() else { return hungUp(connection) }
-        if connection.outgoing.isEmpty, connection.listing != nil { enqueue(connection) }
+        if !connection.hasOutgoing, connection.listing != nil { enqueue(connection) }
     }
 
     // MARK: The end of a connection
@@ -229,7 +229,7 @@ extension Supervisor {
             break
         }
         connection.readable.disarm()
-        connection.forgetWritable()
+        connection.forgetOutgoing()
         // It may have been told why.
         if !connection.hasEnded { connection.socket.discardInput() }
         if pushService == connection.key {

@@ -260,7 +260,7 @@ extension Supervisor {
         guard let journal, let record = connection.client else { return }
         var message = WireSupervisorRestarted()
         message.restart = journal.restarts
-        if let word = record.wakeWord, connection.outgoing.isEmpty {
+        if let word = record.wakeWord, !connection.hasOutgoing {
             message.wakeWord = UInt32(word.index)
             let whole = WireSupervisorMessage(.supervisorRestarted(message))
             do {
