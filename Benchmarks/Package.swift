@@ -2,7 +2,7 @@
 import PackageDescription
 
 // A package of its own, so that users of Nightbell neither fetch nor build the benchmark library. The core is
-// compiled into it from the same sources (Sources/NightbellCore is a link): benchmarks may use its `package`
+// compiled into it from the same sources (Sources/NightbellCore and others are links): benchmarks may use its `package`
 // declarations, and the core needs none that exist only for them.
 
 let settings: [SwiftSetting] = [
@@ -33,7 +33,10 @@ let package = Package(
     name: "nightbell-benchmarks",
     dependencies: measuresTimes ? library : [],
     targets: [
-        .target(name: "NightbellCore", swiftSettings: settings + [.strictMemorySafety()]),
+        .target(name: "Identifiers", swiftSettings: settings + [.strictMemorySafety()]),
+        .target(
+            name: "NightbellCore", dependencies: ["Identifiers"],
+            swiftSettings: settings + [.strictMemorySafety()]),
         .target(name: "NightbellProfiles", swiftSettings: settings + [.strictMemorySafety()]),
         .target(name: "CAllocations"),
         .target(
