@@ -304,6 +304,8 @@ let package = Package(
             dependencies: [.product(name: "Crypto", package: "swift-crypto")],
             swiftSettings: settings),
 
+        // A browser, for measurements and tests.
+        .target(name: "Chromium", dependencies: ["LinuxSystem", "Presentation"], swiftSettings: settings),
         // The load tester, and the floors for its ratios.
         .target(name: "CFloors"),
         .target(name: "CChat"),
@@ -317,8 +319,9 @@ let package = Package(
         .target(
             name: "LoadTester",
             dependencies: [
-                "CChat", "CFloors", "CPhone", "CTorture", "LinuxSystem", "Nightbell", "NightbellCore",
-                "NightbellWire", "Presentation", "SIPKit", "Simulation", "TransferClient", "TransferWire",
+                "CChat", "CFloors", "Chromium", "CPhone", "CTorture", "LinuxSystem", "Nightbell",
+                "NightbellCore", "NightbellWire", "Presentation", "SIPKit", "Simulation",
+                "TransferClient", "TransferWire",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
@@ -416,7 +419,7 @@ let package = Package(
         // Programs of this package as users start them, and a browser.
         .target(
             name: "ProgramTestSupport",
-            dependencies: ["EdgeTestSupport", "LinuxSystem"],
+            dependencies: ["Chromium", "EdgeTestSupport", "LinuxSystem", "Presentation"],
             path: "Tests/ProgramTestSupport",
             swiftSettings: settings),
         .executableTarget(
@@ -496,8 +499,8 @@ let package = Package(
         .testTarget(
             name: "ChatTests",
             dependencies: [
-                "ChatService", "EdgeTestSupport", "LinuxSystem", "ProgramTestSupport", "chat-server",
-                "echo-server", "line-server",
+                "ChatService", "EdgeTestSupport", "LinuxSystem", "Presentation", "ProgramTestSupport",
+                "chat-server", "echo-server", "line-server",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
             ],
@@ -548,9 +551,10 @@ let package = Package(
         .testTarget(
             name: "GatewayTests",
             dependencies: [
-                "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "ProgramTestSupport", "PushService",
-                "mode-example", "nightbell", "nightbell-distributor", "nightbell-gateway", "nightbelld",
-                "scripted-client", .product(name: "Crypto", package: "swift-crypto"),
+                "EdgeTestSupport", "Gateway", "LinuxSystem", "Nightbell", "Presentation",
+                "ProgramTestSupport", "PushService", "mode-example", "nightbell", "nightbell-distributor",
+                "nightbell-gateway", "nightbelld", "scripted-client",
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
             ],
             exclude: ["connector.py"],
