@@ -8,8 +8,7 @@ import LinuxSystem
 package final class SystemdUnit {
     /// With its suffix.
     package let name: String
-    /// The path of its cgroup in the hierarchy.
-    package let cgroup: String
+    /// Of its cgroup.
     package let directory: String
     private let pollSet: PollSet
     private var bus: UnitBus?
@@ -48,7 +47,6 @@ package final class SystemdUnit {
             }
             let cgroup = try bus.text("ControlGroup", of: interface, at: path)
             guard !cgroup.isEmpty, cgroup != "/" else { throw UnitFailure("it has no processes") }
-            self.cgroup = cgroup
             self.path = path
             self.directory = directory(cgroup)
             refusesJobs = Self.number(version) >= Self.firstThatRefusesJobs
@@ -133,10 +131,8 @@ package final class SystemdUnit {
         }
         if hasJob { found.append(.job) }
         hasJob = false
-        if events.take(), isFrozen, !events.isFrozen {
-            isFrozen = false
-            found.append(.thawed)
-        }
+        // A killed process runs for a moment, and leaves a cgroup that is still to be frozen.
+        if events.take(), isFrozen, !events.isFrozen { found.append(.thawed) }
         return found
     }
 

@@ -107,6 +107,9 @@ struct AdoptCommand: ParsableCommand {
         options.sleep = sleep.values
         let program = try UnmodifiedProgram.adopt(options, adoption)
         guard program.suspensionMethod != "none" else { throw AdoptionRefusal.neverSuspended }
+        guard adoption.unit == nil || program.suspensionMethod == "systemd" else {
+            throw AdoptionRefusal.oldSupervisor
+        }
         emit([
             "\(printable(name)), pid \(adoption.pid), sleeps while it waits, as \(options.identifier); Ctrl-C gives it back"
         ])

@@ -205,6 +205,7 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
     case noProcesses(String)
     case unreadable(String, SystemError)
     case neverSuspended
+    case oldSupervisor
     case noUnit(String)
     case unitRefused(String, UnitFailure, isOfRights: Bool)
 
@@ -252,6 +253,7 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
             "\(path) has processes in its cgroup \(name), which another program may manage"
         case .noProcesses(let path): "there is no process in \(path)"
         case .unreadable(let path, let error): "\(path) cannot be read: \(error)"
+        case .oldSupervisor: "this supervisor does not know of units: it is older than this command"
         case .noUnit(let name): "systemd has no unit \(name), or has not loaded it"
         case .unitRefused(let name, let failure, _): "\(name) cannot be adopted: \(failure)"
         case .neverSuspended: "this supervisor cannot suspend programs, see nightbell doctor"
@@ -261,7 +263,8 @@ enum AdoptionRefusal: Error, CustomStringConvertible {
     var exitCode: Int32 {
         switch self {
         case .otherUser, .noRights, .unitRefused(_, _, isOfRights: true): 5
-        case .noUnit, .unitRefused, .noProcess, .cannotBeOpened, .kernelThread, .ownAncestor, .unit,
+        case .oldSupervisor, .noUnit, .unitRefused, .noProcess, .cannotBeOpened, .kernelThread, .ownAncestor,
+            .unit,
             .container, .client,
             .otherNamespace, .otherCgroup, .noHierarchy, .wholeHierarchy, .noCgroup, .managed, .hasCgroups,
             .noProcesses, .unreadable, .neverSuspended:
