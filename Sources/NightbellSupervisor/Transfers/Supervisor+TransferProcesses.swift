@@ -129,10 +129,10 @@ extension Supervisor {
             }
             // Results that no client comes for are removed when they are too old.
             service.visitAt = configuration.transfers.map { now + $0.visitInterval }
-            transferCare.look(at: now)
         } else {
             service.isWanted = false
         }
+        transferCare.look(at: now)
         do {
             try service.awaitClients()
         } catch {
