@@ -23,15 +23,16 @@ extension Supervisor {
     private static let clockTolerance: Int64 = 500_000_000
 
     /// When the shortage is looked at again; nil: there is none, and a later turn is soon enough.
-    var nextLookAtMachine: Instant? { fetchCare.isShort ? fetchCare.nextLook : nil }
+    var nextLookAtMachine: Instant? { fetchCare.isShort && isMachineLookedAt ? fetchCare.nextLook : nil }
+
+    /// Whether any client fetches, or has transfers that wait.
+    private var isMachineLookedAt: Bool { ask { !$0.fetches.isEmpty || $0.hasDiscretionaryTransfers } }
 
     /// Tells the core of local time and of shortages, if any client fetches or has transfers that wait: at most once a minute, and in
     /// turns that there are anyway (`SupervisorConfiguration.pressure`). Only while memory or processors are
     /// short the timer is set for it.
     func lookAtMachine() {
-        guard ask({ !$0.fetches.isEmpty || $0.hasDiscretionaryTransfers }),
-            fetchCare.nextLook.map({ $0 <= now }) ?? true
-        else { return }
+        guard isMachineLookedAt, fetchCare.nextLook.map({ $0 <= now }) ?? true else { return }
         fetchCare.nextLook = now + configuration.pressure.interval
         let limits = ask { $0.settings.fetch }
         let look = MachineLook(

@@ -8,6 +8,7 @@ import SwiftProtobuf
 extension Supervisor {
     /// Facts that are not reported any more are unknown, and nothing follows from that.
     func forgetFacts(_ needs: FactNeeds) {
+        if !needs.isDisjoint(with: [.network, .power]) { transferCare.judgesFrom = nil }
         let isNetworkKnown = supervision.machine.network != nil || supervision.machine.handledNetwork != nil
         if needs.contains(.network), isNetworkKnown { feed(.fact(.network(nil))) }
         if needs.contains(.power), supervision.machine.isOnBattery != nil {

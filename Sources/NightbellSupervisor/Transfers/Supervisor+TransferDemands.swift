@@ -138,10 +138,12 @@ extension Supervisor {
         transferCare.look(at: now)
     }
 
-    /// Whether the monitor has told of the machine, or has had time for that, since transfers wait. With its
-    /// first fact there are the others.
+    /// Whether the monitor has told of the network and of power, or has had time for that since transfers wait, or since
+    /// it has ended.
     private var isMachineKnown: Bool {
-        guard configuration.monitor != nil, ask({ $0.machine.network == nil }) else { return true }
+        guard configuration.monitor != nil,
+            ask({ $0.machine.network == nil || $0.machine.isOnBattery == nil })
+        else { return true }
         let from = transferCare.judgesFrom ?? now + TransferCare.judgingTime
         transferCare.judgesFrom = from
         if now < from { transferCare.look(at: from) }
