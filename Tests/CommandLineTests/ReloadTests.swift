@@ -24,6 +24,20 @@ struct ReloadTests {
         return try #require(pid_t(match.1))
     }
 
+    /// Ends a worker by force.
+    ///
+    /// - Returns: the next one.
+    private func replaced(_ worker: pid_t, _ stage: Fixture) throws -> pid_t {
+        kill(worker, SIGKILL)
+        var next: pid_t?
+        #expect(
+            eventually(within: 30_000) {
+                next = try? self.worker(stage)
+                return next.map { $0 != worker } ?? false
+            })
+        return try #require(next)
+    }
+
     /// The first one sends Hello, the second exceeds the limit.
     private func admits(_ identifier: String, _ stage: Fixture) throws -> (Program, Bool) {
         let scripted = try Program(Program.product("scripted-client"), [])
@@ -61,14 +75,15 @@ struct ReloadTests {
         #expect(
             try stage.nightbell("reload").output
                 == "from the next start: socketMode is 0600, and 0666 until then\n")
-        withExtendedLifetime(bob) {}
+        defer { withExtendedLifetime(bob) {} }
         guard arguments.isEmpty else { return }
 
-        // The file is invalid by now, and the next worker gets the settings of this one.
+        // The file is invalid by now, and the next worker gets the settings of this one. The keeper, which reads the
+        // file as well, has done so once there is another worker.
+        let last = try replaced(before, stage)
         try write("quotas: nonsense\n")
-        kill(before, SIGKILL)
         try sleeper.say("echo awake")
-        #expect(eventually(within: 30_000) { (try? worker(stage)).map { $0 != before } ?? false })
+        _ = try replaced(last, stage)
         #expect(try !admits("org.example.carol", stage).1)
         #expect(try stage.nightbell("wake", "org.example.alice").code == 0)
         try sleeper.wrote("ok awake")

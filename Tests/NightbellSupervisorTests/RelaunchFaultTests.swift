@@ -28,12 +28,12 @@ import Testing
         #expect(step > 20, "only \(step) steps")
     }
 
-    /// A client with a program that no longer exists; returns whether the worker died.
+    /// A client with a program that cannot be run any more; returns whether the worker died.
     private func giveUp(dyingAt step: Int) throws -> Bool {
         let flags = "--set launches.retry=10ms --set launches.relaunches=1"
         let daemon = try DaemonProcess(suspension: "none", before: "export NIGHTBELL_FAULT=\(step)", flags)
         let actor = try TestClient(name, socketPath: daemon.socketPath)
-        actor.program = "/nonexistent/phone"
+        actor.program = "/etc/passwd"
         let first = try actor.start()
         let peer = try first.park("registration")
         defer { close(peer) }
