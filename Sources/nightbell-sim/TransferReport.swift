@@ -34,6 +34,7 @@ struct TransferReport {
             (planned.badBytes == 0, "bad_bytes is not 0"),
             (planned.idleSeconds == 0, "idle_seconds is not 0"),
             (planned.late == 0, "late is not 0"),
+            (planned.finished > 0 && planned.ends > 0, "nothing was finished"),
             (planned.told == planned.ends, "told is not ends"),
             (planned.issues == planned.dueIssues, "issues is not due_issues"),
             (planned.extraShare <= 0.1, "extra_instants_share is more than 0.1"),

@@ -189,7 +189,9 @@ package struct TransferDay: Life {
         let running = running
         if isGoodMoment {
             tally.goodShare += seconds
-            if running.isEmpty, !queue.isIdle { tally.idleSeconds += seconds }
+            if running.isEmpty, transfers.values.contains(where: { !$0.isFinished }) {
+                tally.idleSeconds += seconds
+            }
         }
         guard hindrances[.noNetwork, default: 0] == 0 else { return }
         let bytes = rate * seconds
