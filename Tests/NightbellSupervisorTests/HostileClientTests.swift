@@ -78,6 +78,71 @@ import Testing
         }
     }
 
+    @Test func noKindOfMessageEscapesTheLimits() throws {
+        func packet(_ kind: UInt64, _ body: [UInt8]) -> [UInt8] {
+            func varint(_ number: UInt64) -> [UInt8] {
+                number < 0x80 ? [UInt8(number)] : [UInt8(number & 0x7F) | 0x80] + varint(number >> 7)
+            }
+            return varint(kind << 3 | 2) + varint(UInt64(body.count)) + body
+        }
+        // Fields that no kind has.
+        let long = [UInt8](repeating: 0, count: 300_000)
+        let bodies = [packet(99, long), (0..<9_000).flatMap { _ in [15 << 3, 0] as [UInt8] }]
+        var kinds: [UInt64] = []
+        for kind in UInt64(2)..<128 {
+            let message = try? WireClientMessage(serializedBytes: packet(kind, []))
+            guard message?.body != nil else { continue }
+            kinds.append(kind)
+            let isForClients = try PacketScan(packet(kind, [])).isForClients
+            #expect(isForClients == (3..<30).contains(kind), "\(kind)")
+            // A state has a limit of its own, and sockets as well as what is delegated are limited by their number.
+            for (index, body) in bodies.enumerated()
+            where kind != 16 && (![3, 14].contains(kind) || index > 0) {
+                #expect(throws: PacketScan.Refusal.self, "\(kind)") { try PacketScan(packet(kind, body)) }
+            }
+        }
+        #expect(kinds.count > 40 && kinds.contains(24))
+    }
+
+    @Test func reportsAboutProgramsAreShort() throws {
+        let supervisor = try TestSupervisor()
+        let program = try Child.echo()
+        var hello = WireHello()
+        hello.version = 1
+        hello.identifier = "org.example.program"
+        hello.program.processID = UInt32(program.pid)
+        hello.program.startTime = try #require(ProcFS.startTime(program.pid))
+        let speaker = try WireClient(supervisor)
+        guard case .welcome = try speaker.ask(.hello(hello)) else { throw TestFailure("no welcome") }
+        let stranger = try WireClient(supervisor, "org.example.stranger")
+        let administrator = try WireClient(supervisor)
+        // One character.
+        let text = "a" + String(repeating: "\u{301}", count: 400)
+        var report = WirePagedOut()
+        report.bytes = 7
+        // Of a later version.
+        try report.merge(serializedBytes: [15 << 3 | 2, 100] + [UInt8](repeating: 0, count: 100))
+        report.limit = text
+        var reason = WireAwakeReason()
+        reason.reason = text
+        for client in [speaker, stranger] {
+            guard case .done = try client.ask(.pagedOut(report)),
+                case .done = try client.ask(.awakeReason(reason))
+            else { throw TestFailure("refused") }
+        }
+        let shown = try administrator.show("org.example.program")
+        #expect(shown.pagedOut.bytes == 7)
+        #expect(try shown.pagedOut.serializedData().count < 270)
+        #expect(shown.pagedOut.limit == "a" + String(repeating: "\u{301}", count: 127))
+        #expect(shown.stateDetail.utf8.count <= 256)
+        #expect(try !administrator.show("org.example.stranger").hasPagedOut)
+        report.limit = String(repeating: "x", count: 100_000)
+        try speaker.send(.pagedOut(report), request: 9)
+        #expect(try speaker.end()?.code == .malformedPacket)
+        #expect(try administrator.status().connections > 0)
+        try supervisor.stop()
+    }
+
     @Test func longMessagesAreRefused() throws {
         let supervisor = try TestSupervisor()
         let long = String(repeating: "x", count: 2_000)

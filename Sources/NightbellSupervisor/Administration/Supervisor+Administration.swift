@@ -336,5 +336,6 @@ extension WireClientInfo {
     /// About how long it is in a list, and rather more.
     fileprivate var listedBytes: Int {
         (backgroundTasks + warnings).reduce(2_048) { $0 + $1.utf8.count + 8 } + stateDetail.utf8.count
+            + pagedOut.limit.utf8.count
     }
 }

@@ -67,6 +67,7 @@ extension Supervisor {
 
     // MARK: Reports
 
+    /// In bytes.
     private static let longestText = 256
 
     /// Takes what the process that speaks for a program tells of it, for people to read.
@@ -75,15 +76,33 @@ extension Supervisor {
     func noteReport(
         _ body: WireClientMessage.OneOf_Body, of client: ServedClient, _ connection: Connection
     ) -> Bool {
-        if case .awakeReason(let message) = body {
-            client.awakeReason = String(message.reason.prefix(Self.longestText))
-            return true
+        let isOfProgram = client.programStart != nil
+        switch body {
+        case .awakeReason(let message):
+            if isOfProgram { client.awakeReason = Self.shortened(message.reason) }
+        case .pagedOut(let message):
+            guard isOfProgram else { return true }
+            // Without fields of other versions, which may be long.
+            var pagedOut = WirePagedOut()
+            pagedOut.bytes = message.bytes
+            pagedOut.totalBytes = message.totalBytes
+            pagedOut.limit = Self.shortened(message.limit)
+            client.pagedOut = pagedOut
+            notifyWatchers(of: pagedOut, client, connection)
+        default: return false
         }
-        guard case .pagedOut(var message) = body else { return false }
-        message.limit = String(message.limit.prefix(Self.longestText))
-        client.pagedOut = message
-        notifyWatchers(of: message, client, connection)
         return true
+    }
+
+    /// In bytes: a character may have any number of them.
+    private static func shortened(_ text: String) -> String {
+        var bytes = text.utf8.prefix(longestText)
+        // The last scalar may have been cut.
+        while !bytes.isEmpty {
+            if let whole = String(bytes) { return whole }
+            bytes.removeLast()
+        }
+        return ""
     }
 
     private func notifyWatchers(
