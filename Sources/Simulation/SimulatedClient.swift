@@ -170,6 +170,8 @@ final class SimulatedClient {
     var hasSettled = false
     var inRow = 0
     var failuresAtStart = 0
+    /// Launches in a row that did not find its program.
+    var misses = 0
     var stateBytes = 0
     /// It was admitted by a supervisor that died, and reports this to the next one.
     var isToRejoin = false

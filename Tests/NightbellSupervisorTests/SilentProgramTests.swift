@@ -142,7 +142,7 @@ import Testing
             try supervisor.administrate(.launchClient(.with { $0.identifier = name }))
             #expect(try eventually { try info().counters["launches"] > before && info().state == .dormant })
             let shown = try info()
-            #expect(shown.warnings.contains { $0.contains("No such file") && $0.contains("every 10 s") })
+            #expect(shown.warnings.contains { $0.contains("No such file") && $0.contains("up to 300 s") })
             #expect(shown.counters["crashes"] == 0)
         }
         #expect(log.lines.count { $0.contains("cannot launch \(name)") } == 1)

@@ -19,7 +19,13 @@ extension Supervision {
             case .notStarted where !mutated(.blamesClients):
                 postponeLaunch(client, for: Self.pauseInShortage, at: now, into: &actions)
             case .programMissing where !mutated(.blamesClients):
-                postponeLaunch(client, for: Self.pauseWithoutProgram, at: now, into: &actions)
+                postponeLaunch(
+                    client, for: Self.pauseWithoutProgram(after: clients[client.id].launches.misses), at: now,
+                    into: &actions)
+                if clients.contains(client.id) {
+                    clients[client.id].launches.misses = min(
+                        clients[client.id].launches.misses + 1, Self.mostMisses)
+                }
             case .failed, .notStarted, .programMissing: crashed(client, at: now, into: &actions)
             }
         }
@@ -97,6 +103,7 @@ extension Supervision {
         failFetch(client, at: now, into: &actions)
         count(.crashes, of: client)
         actions.append(.trace(client, .crashed))
+        clients[client.id].launches.misses = 0
         let launches = clients[client.id].launches
         if launches.hasSettled || hasRunLongEnough(client, at: now) {
             clients[client.id].launches.inRow = 0
@@ -149,8 +156,17 @@ extension Supervision {
     package static let pauseInShortage: Duration = .seconds(1)
 
     /// A program that was removed may never come back: trying all of a user's clients again must be cheap for
-    /// ever.
-    package static let pauseWithoutProgram: Duration = .seconds(10)
+    /// ever. One that is being replaced comes back soon.
+    ///
+    /// - Parameter misses: the launches in a row before that did not find the program.
+    package static func pauseWithoutProgram(after misses: UInt8) -> Duration {
+        doubled(.seconds(10), times: Int(misses), maximum: longestPauseWithoutProgram)
+    }
+
+    package static let longestPauseWithoutProgram: Duration = .seconds(300)
+
+    /// The pause is the longest one after as many.
+    package static let mostMisses: UInt8 = 5
 
     /// Whether its process has run long enough to count as launched successfully. It must have identified
     /// itself, unless it is a program that never does.

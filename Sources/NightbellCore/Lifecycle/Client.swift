@@ -84,6 +84,8 @@ struct Client: Sendable, Equatable {
         var inRow: UInt8 = 0
         /// Consecutive failures soon after the start.
         var failuresAtStart: UInt8 = 0
+        /// Consecutive launches without its program, up to `Supervision.mostMisses`.
+        var misses: UInt8 = 0
         /// The size of its saved state.
         var stateBytes: Int32 = 0
     }
@@ -132,6 +134,7 @@ struct Client: Sendable, Equatable {
         launches.isRejoined = true
         launches.neverSpoke = false
         launches.isLeft = false
+        launches.misses = 0
         registeredAt = now
         backgroundSince = elapsed
         keepAlive = registration.keepAliveTimeout.map { KeepAlive(timeout: $0, base: elapsed) }

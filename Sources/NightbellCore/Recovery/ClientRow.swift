@@ -64,8 +64,14 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
         static let lastWakeForNotification = Flags(rawValue: 512)
         static let launchForNotification = Flags(rawValue: 1_024)
         static let isLeft = Flags(rawValue: 2_048)
+        /// Three bits with the number of launches without the program.
+        static let allMisses = Flags(rawValue: 4_096 | 8_192 | 16_384)
 
         fileprivate init(_ inspection: PathInspection) { rawValue = UInt16(inspection.rawValue) << 7 }
+
+        fileprivate init(misses: UInt8) { rawValue = UInt16(misses) << 12 & Flags.allMisses.rawValue }
+
+        package var misses: UInt8 { UInt8(intersection(.allMisses).rawValue >> 12) }
 
         package var inspection: PathInspection? {
             PathInspection(rawValue: UInt8(intersection(.pathInspection).rawValue >> 7))
@@ -201,6 +207,7 @@ extension ClientRow {
         if client.lastWakeReasons.contains(.notification) { flags.insert(.lastWakeForNotification) }
         if launches.reasons.contains(.notification) { flags.insert(.launchForNotification) }
         flags.formUnion(Flags(client.pathInspection))
+        flags.formUnion(Flags(misses: launches.misses))
         store(client.lifecycle.stage)
     }
 
@@ -298,6 +305,7 @@ extension Client.Launches {
         isLeft = row.flags.contains(.isLeft)
         inRow = row.relaunchesInRow
         failuresAtStart = row.failuresAtStart
+        misses = min(row.flags.misses, Supervision.mostMisses)
     }
 }
 

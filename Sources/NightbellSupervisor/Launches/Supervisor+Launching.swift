@@ -138,8 +138,10 @@ extension Supervisor {
         else { return }
         switch outcome {
         case .failed(let error):
-            let pause = Supervision.pauseWithoutProgram.components.seconds
-            let problem = error.isMissing ? "\(error); it is tried again every \(pause) s" : "\(error)"
+            let pause = Supervision.longestPauseWithoutProgram.components.seconds
+            let problem =
+                error.isMissing
+                ? "\(error); it is tried again after pauses that double, up to \(pause) s" : "\(error)"
             // A program may stay away for ever.
             guard launches.problem(of: client) != problem else { return }
             launches.setProblem(problem, of: client)

@@ -41,7 +41,10 @@ extension World {
             case .succeeded: return .forgotten
             case .failed: return fateOfCrash(client)
             case .notStarted: return fateOfObstacle(client, Supervision.pauseInShortage)
-            case .programMissing: return fateOfObstacle(client, Supervision.pauseWithoutProgram)
+            case .programMissing:
+                let pause = min(.seconds(10 << client.misses), Supervision.longestPauseWithoutProgram)
+                client.misses = min(client.misses + 1, 5)
+                return fateOfObstacle(client, pause)
             }
         }
     }
@@ -65,6 +68,7 @@ extension World {
 
     private mutating func fateOfCrash(_ client: SimulatedClient) -> SimulatedClient.Fate {
         expect(client) { $0[.crashes] += 1 }
+        client.misses = 0
         let hasRunLongEnough =
             isLeftAlone(client)
             ? elapsed >= client.launchedAt + settings.launches.settled
@@ -217,6 +221,7 @@ extension World {
         guard let client = client(id), let registration = declared else {
             return violate(.launches, "an unknown client takes over")
         }
+        client.misses = 0
         client.isTouched = true
         require(
             .launches, client.launchUntil != nil || client.execution == .absent,

@@ -73,6 +73,7 @@ extension World {
         client.inRow = view.launches.inRow
         let row = core.row(of: client.id)
         client.failuresAtStart = Int(row.failuresAtStart)
+        client.misses = Int(row.flags.misses)
         client.runsSince = view.state == .launching ? view.enteredStateAt - slept : view.registeredAt
         client.launchedAt = view.enteredStateAt
         client.hasSettled = row.flags.contains(.hasSettled)

@@ -40,20 +40,25 @@ struct LaunchTests {
         #expect(bench.core.socketCount == 0)
     }
 
-    @Test("A program that is not there is tried again at an even pace, and costs no relaunch")
+    @Test("A program that is not there is tried again less and less often, and costs no relaunch")
     func missing() throws {
         var bench = Bench()
         let (client, _) = try phone(&bench)
         bench.turn(.ended(client, .failed))
         #expect(launched(bench.pass(.milliseconds(250))) == [client])
-        for _ in 0..<20 {
+        for pause in [10, 20, 40, 80, 160, 300, 300, 300] {
             bench.turn(.ended(client, .programMissing))
-            #expect(launched(bench.pass(Supervision.pauseWithoutProgram - .nanoseconds(1))).isEmpty)
+            #expect(launched(bench.pass(.seconds(pause) - .nanoseconds(1))).isEmpty)
             #expect(launched(bench.pass(.nanoseconds(1))) == [client])
         }
         #expect(bench.core.view(of: client, at: bench.now)?.launches.inRow == 1)
         #expect(bench.core.counters[.gaveUp] == 0 && bench.core.counters[.crashes] == 1)
         #expect(try rejoin(&bench, client).map(\.reasons) == [.relaunched])
+        // It was there in between.
+        bench.turn(.ended(client, .failed))
+        #expect(launched(bench.pass(.milliseconds(500))) == [client])
+        bench.turn(.ended(client, .programMissing))
+        #expect(launched(bench.pass(.seconds(10))) == [client])
     }
 
     @Test("Ten seconds of life are a success, and so is having slept")
