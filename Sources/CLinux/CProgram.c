@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -225,7 +226,8 @@ static void guard(char *const arguments[], int leash) {
 
 pid_t clinux_fork_guard(char *const arguments[], int *leash) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    // A socket can be written to without SIGPIPE.
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
     pid_t pid = fork();
     if (pid == 0) {
         close(ends[1]);

@@ -53,6 +53,7 @@ extension Supervisor {
         acceptAgain()
         if !hasBegun { begin() }
         forgetHungUp()
+        thawAbandonedUnits()
         launchMissing()
         if let kill = launches.nextKill, kill <= now || supervision.isStopping { killLaunches(dueBy: now) }
         lookAtMachine()

@@ -242,6 +242,7 @@ public actor Supervisor {
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
+        if let due = connections.abandoned.first?.until { deadline = min(deadline ?? due, due) }
         for session in sessions.values {
             if let due = session.monitor.nextDeadline { deadline = min(deadline ?? due, due) }
         }

@@ -64,6 +64,6 @@ int clinux_fork_gated(
     char *const arguments[], const sigset_t *mask, int death_signal, struct clinux_gated_child *child);
 
 // Forks a child that waits until this process has ended, and runs this process's own program then, with other arguments, in
-// a session of its own. For a process with a single thread. A byte that is written to `leash` ends the child instead; no other
-// process may have it. The child's pid, or -1 and errno.
+// a session of its own. For a process with a single thread. A byte that is written to `leash`, a socket, ends the child
+// instead; no other process may have it. The child's pid, or -1 and errno.
 pid_t clinux_fork_guard(char *const arguments[], int *leash);

@@ -19,6 +19,8 @@ struct ConnectionTable: ~Copyable {
     var hungUp: [(key: UInt64, until: Instant)] = []
     /// Connections that watch, in the order in which they began.
     private(set) var watchers: [Connection] = []
+    /// Units of systemd that may have been left frozen, in the order of their times.
+    var abandoned: [AbandonedUnit] = []
     var protocolErrors: UInt64 = 0
 
     /// The key that the next connection will have.

@@ -223,6 +223,7 @@ extension Supervisor {
             // The keeper also has it open: do not let the peer wait for the keeper's close.
             if journal != nil { _ = shutdown(connection.socket.rawValue, CInt(SHUT_RDWR)) }
             record.exit.disarm()
+            noteAbandonedUnit(of: record, connection)
         case .watcher:
             connections.endWatching(connection)
         case .stranger:

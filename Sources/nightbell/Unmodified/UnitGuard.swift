@@ -19,7 +19,8 @@ final class UnitGuard {
 
     deinit {
         var byte: UInt8 = 0
-        _ = unsafe write(leash, &byte, 1)
+        // It may have been killed.
+        _ = unsafe send(leash, &byte, 1, CInt(MSG_NOSIGNAL))
         close(leash)
         while waitpid(pid, nil, 0) == -1, errno == EINTR {}
     }
