@@ -15,6 +15,8 @@ package final class SystemdUnit {
     private let events: FreezerEvents
     private let path: String
     private var isFrozen = false
+    /// Whether systemd may still carry out a freeze of which the answer was not waited for.
+    private var mayFreezeLater = false
     private var hasJob = false
 
     /// - Parameters:
@@ -132,7 +134,10 @@ package final class SystemdUnit {
         if hasJob { found.append(.job) }
         hasJob = false
         // A killed process runs for a moment, and leaves a cgroup that is still to be frozen.
-        if events.take(), isFrozen, !events.isFrozen { found.append(.thawed) }
+        if events.take() {
+            if isFrozen, !events.isFrozen { found.append(.thawed) }
+            if !isFrozen, mayFreezeLater, events.isFrozen { askForThaw() }
+        }
         return found
     }
 
@@ -145,7 +150,9 @@ package final class SystemdUnit {
         isFrozen = true
         do throws(UnitFailure) {
             try bus.call("FreezeUnit", name, within: Self.patience)
+            mayFreezeLater = false
         } catch {
+            mayFreezeLater = true
             thaw()
             throw error
         }
@@ -155,10 +162,22 @@ package final class SystemdUnit {
     package func thaw() {
         guard isFrozen else { return }
         isFrozen = false
+        askForThaw()
+    }
+
+    /// Returns once it runs again, whatever has frozen it.
+    package func release() {
+        let isNeeded = isFrozen || mayFreezeLater || events.isFrozen
+        isFrozen = false
+        mayFreezeLater = false
+        if isNeeded { askForThaw() }
+    }
+
+    /// A new connection is made when it is needed: systemd may be busy now.
+    private func askForThaw() {
         if let bus, (try? bus.call("ThawUnit", name, within: Self.patience)) != nil { return }
         disconnect()
         Self.thaw(name, directory: directory)
-        try? connect()
     }
 
     private static let patience = Duration.seconds(1)

@@ -42,6 +42,8 @@ final class UnitBus {
             throw UnitFailure("systemd cannot be reached over D-Bus: \(SystemError.message(for: -result))")
         }
         unsafe bus = made
+        // Also for properties.
+        unsafe sd_bus_set_method_call_timeout(made, 5_000_000)
         self.onJob = onJob
     }
 

@@ -14,12 +14,12 @@ struct AdoptUnitTests {
     private func start(_ systemd: PretendedSystemd, _ arguments: String...) throws -> Program {
         try Program(
             "nightbell",
-            ["adopt", "--socket", fixture.socket, "--identifier", "program", "--idle", "100ms"] + arguments,
+            ["adopt", "--socket", fixture.socket, "--identifier", "program"] + arguments,
             environment: ["DBUS_SYSTEM_BUS_ADDRESS": systemd.address])
     }
 
-    private func adopt(_ systemd: PretendedSystemd) throws -> Program {
-        let adopter = try start(systemd, "--unit", systemd.unit)
+    private func adopt(_ systemd: PretendedSystemd, idle: String = "100ms") throws -> Program {
+        let adopter = try start(systemd, "--unit", systemd.unit, "--idle", idle)
         try adopter.wrote("sleeps while it waits, as program")
         return adopter
     }
@@ -91,6 +91,58 @@ struct AdoptUnitTests {
         #expect(try adopter.outcome().code == 0)
     }
 
+    @Test("The supervisor thaws it when everything else that would is killed at once")
+    func deathsTogether() throws {
+        let systemd = try PretendedSystemd()
+        let connection = try systemd.connect()
+        for round in 1...2 {
+            let adopter = try adopt(systemd)
+            try sleeps(systemd)
+            let unitGuard = try #require(ProcFS.children(adopter.pid).first)
+            // It would notice the end of the command.
+            kill(unitGuard, SIGKILL)
+            adopter.send(signal: SIGKILL)
+            _ = try adopter.outcome()
+            #expect(try runs(systemd))
+            #expect(try connection.echoes("without both \(round)"))
+            #expect(try eventually(within: 30_000) { try fixture.nightbell("show", "program").code == 4 })
+        }
+    }
+
+    @Test("The command ends as usual without its guard")
+    func withoutGuard() throws {
+        let systemd = try PretendedSystemd()
+        let adopter = try adopt(systemd)
+        try sleeps(systemd)
+        kill(try #require(ProcFS.children(adopter.pid).first), SIGKILL)
+        adopter.send(signal: SIGINT)
+        #expect(try adopter.outcome().code == 0)
+        #expect(try !systemd.isFrozen)
+    }
+
+    @Test("A freeze that comes after its answer was waited for is undone")
+    func lateFreeze() throws {
+        let systemd = try PretendedSystemd()
+        let connection = try systemd.connect()
+        try systemd.freezeLate()
+        // No other attempt comes before that freeze.
+        let adopter = try adopt(systemd, idle: "1s")
+        #expect(eventually(within: 30_000) { systemd.requestsAfterLateFreeze?.isEmpty == false })
+        #expect(systemd.requestsAfterLateFreeze?.first == "thaw")
+        #expect(try connection.echoes("awake"), "\(adopter.errors)")
+    }
+
+    @Test("It is given back awake, even if another program has frozen it")
+    func frozenByOthers() throws {
+        let systemd = try PretendedSystemd()
+        let adopter = try adopt(systemd, idle: "60s")
+        try SmallFile.write("1", to: systemd.cgroup + "/cgroup.freeze")
+        #expect(try eventually { try systemd.isFrozen })
+        adopter.send(signal: SIGINT)
+        #expect(try adopter.outcome().code == 0)
+        #expect(try !systemd.isFrozen)
+    }
+
     @Test("It is thawed when the bus is gone, and stays awake")
     func bus() throws {
         let systemd = try PretendedSystemd()
@@ -128,12 +180,14 @@ struct AdoptUnitTests {
         #expect(try connection.echoes("during the job"), "\(adopter.errors)")
     }
 
-    @Test("A service that systemd starts again is still spoken for, and the command ends with its end")
-    func restart() throws {
+    @Test(
+        "A service that systemd starts again is still spoken for, and the command ends with its end",
+        arguments: ["activating", "inactive"])
+    func restart(_ state: String) throws {
         let systemd = try PretendedSystemd()
         let adopter = try adopt(systemd)
         try sleeps(systemd)
-        try systemd.restart()
+        try systemd.restart(state: state, asked: 1)
         let connection = try systemd.connect()
         let pid = systemd.server.pid
         #expect(
@@ -147,6 +201,18 @@ struct AdoptUnitTests {
         systemd.server.send(signal: SIGKILL)
         #expect(try adopter.outcome().code == 0)
         #expect(try !systemd.isFrozen)
+    }
+
+    @Test("systemd is asked less and less often whether it has started the service")
+    func slowRestart() throws {
+        let systemd = try PretendedSystemd()
+        let adopter = try adopt(systemd)
+        try systemd.restart(state: "activating", asked: 5)
+        let times = systemd.asked(for: "activating")
+        #expect(times[4] - times[3] >= 0.75, "\(times)")
+        try fixture.reaches("suspended", "program")
+        adopter.send(signal: SIGINT)
+        #expect(try adopter.outcome().code == 0)
     }
 
     @Test("Units that cannot sleep are refused, with the reason")

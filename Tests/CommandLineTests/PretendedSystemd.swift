@@ -72,12 +72,39 @@ final class PretendedSystemd {
         try manager.wrote("refusing")
     }
 
-    /// The service ends, and is started again.
-    func restart() throws {
-        try manager.say("state activating")
-        try manager.wrote("activating")
+    /// It is frozen once, later than is waited for the answer, and not again.
+    func freezeLate() throws {
+        try manager.say("late")
+        try manager.wrote("will be late")
+    }
+
+    /// The requests after a freeze that came late, in their order; nil: that has not come yet.
+    var requestsAfterLateFreeze: [Substring]? {
+        let lines = manager.output.split(separator: "\n")
+        return lines.firstIndex(of: "frozen late").map { Array(lines[($0 + 1)...]) }
+    }
+
+    /// When it was asked for its state while that was this, in seconds.
+    func asked(for state: String) -> [Double] {
+        manager.output.split(separator: "\n").compactMap {
+            let words = $0.split(separator: " ")
+            return words.count == 3 && words[0] == "asked" && words[1] == state ? Double(words[2]) : nil
+        }
+    }
+
+    /// The service ends.
+    func end(state: String) throws {
+        try manager.say("state \(state)")
+        try manager.wrote("is \(state)")
         server.send(signal: SIGKILL)
         _ = try server.outcome()
+    }
+
+    /// The service ends, and is started again once its state was asked for this often.
+    func restart(state: String = "activating", asked count: Int = 0) throws {
+        try end(state: state)
+        let isAsked = eventually(within: 30_000) { asked(for: state).count >= count }
+        try #require(isAsked)
         server = try Self.startServer(in: cgroup)
         try manager.say("main \(server.pid)")
         try manager.wrote("main \(server.pid)")
@@ -98,6 +125,7 @@ final class PretendedSystemd {
             "ControlGroup": "/" + os.path.basename(cgroup),
         }
         refuses = False
+        late = False
 
         def say(text): print(text, flush=True)
 
@@ -105,9 +133,16 @@ final class PretendedSystemd {
             with open(cgroup + "/cgroup.freeze", "w") as file: file.write(digit)
             while "frozen " + digit not in open(cgroup + "/cgroup.events").read(): time.sleep(0.0001)
 
+        def freeze_late():
+            say("frozen late")
+            freeze("1")
+            return False
+
         class Object(dbus.service.Object):
             @dbus.service.method("org.freedesktop.DBus.Properties", in_signature="ss", out_signature="v")
-            def Get(self, interface, property): return properties[property]
+            def Get(self, interface, property):
+                if property == "ActiveState": say("asked %s %.3f" % (properties[property], time.monotonic()))
+                return properties[property]
 
         class Manager(Object):
             def check(self, unit_name):
@@ -119,13 +154,18 @@ final class PretendedSystemd {
                 self.check(unit_name)
                 return path + "/unit/it"
 
-            @dbus.service.method(name + ".Manager", in_signature="s")
-            def FreezeUnit(self, unit_name):
+            @dbus.service.method(
+                name + ".Manager", in_signature="s", async_callbacks=("reply", "fail"))
+            def FreezeUnit(self, unit_name, reply, fail):
+                global refuses, late
                 self.check(unit_name)
                 say("freeze")
-                if refuses:
-                    raise dbus.exceptions.DBusException("not today", name=name + ".UnitBusy")
+                if refuses: return fail(dbus.exceptions.DBusException("not today", name=name + ".UnitBusy"))
+                if late:
+                    late, refuses = False, True
+                    return GLib.timeout_add(1500, freeze_late)
                 freeze("1")
+                reply()
 
             @dbus.service.method(name + ".Manager", in_signature="s")
             def ThawUnit(self, unit_name):
@@ -140,16 +180,19 @@ final class PretendedSystemd {
             def JobNew(self, number, job, unit_name): pass
 
         def read(source, condition):
-            global refuses
+            global refuses, late
             line = sys.stdin.readline().split()
             if not line: return False
             if line[0] == "job": manager.JobNew(7, path + "/job/7", unit)
             if line[0] == "refuse":
                 refuses = True
                 say("refusing")
+            if line[0] == "late":
+                late = True
+                say("will be late")
             if line[0] == "state":
                 properties["ActiveState"] = line[1]
-                say(line[1])
+                say("is " + line[1])
             if line[0] == "main":
                 properties["MainPID"] = dbus.UInt32(int(line[1]))
                 properties["ActiveState"] = "active"

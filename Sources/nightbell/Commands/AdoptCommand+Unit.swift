@@ -19,7 +19,7 @@ extension AdoptCommand {
             let adoption = try Adoption(unit)
             // Before there are threads.
             let unitGuard = try UnitGuard(unit.name, directory: unit.directory)
-            defer { withExtendedLifetime(unitGuard) {} }
+            defer { withExtendedLifetime(unitGuard) { unit.release() } }
             if unit.refusesJobs {
                 complain(
                     """
@@ -39,21 +39,29 @@ extension AdoptCommand {
     /// - Returns: whether it has; otherwise it has ended, or this command is to end.
     private func isStartedAgain(_ unit: SystemdUnit, after pid: pid_t) throws(SystemError) -> Bool {
         let signals = try SignalDescriptor([SIGHUP, SIGINT, SIGQUIT, SIGTERM])
-        // systemd may not have noticed its end.
-        let end = RunningClock.now() + Self.patience
+        var end = RunningClock.now() + Self.patience
+        var pause = Self.shortestPause
         while true {
             switch unit.activeState {
-            case "activating", "deactivating", "reloading": break
-            case "active" where unit.mainProcess() == pid:
+            case "activating", "deactivating", "reloading", "refreshing":
+                // That may be for long, such as until the time of `RestartSec` is over.
+                end = RunningClock.now() + Self.patience
+                pause = min(pause * 2, Self.longestPause)
+            case "active" where unit.mainProcess() != pid:
+                return (try? ProgramGroup.processes(in: unit.directory))?.isEmpty == false
+            default:
+                // systemd may not have noticed its end, or be about to start it again.
                 guard RunningClock.now() < end else { return false }
-            case "active": return (try? ProgramGroup.processes(in: unit.directory))?.isEmpty == false
-            default: return false
+                pause = Self.shortestPause
             }
-            let readiness = Poll.wait(signals.rawValue, for: .readable, timeoutMilliseconds: 100)
+            let readiness = Poll.wait(signals.rawValue, for: .readable, timeoutMilliseconds: pause)
             guard readiness.isEmpty else { return false }
         }
     }
 
+    /// In milliseconds.
+    private static let shortestPause: CInt = 100
+    private static let longestPause: CInt = 10_000
     /// In nanoseconds.
     private static let patience: Int64 = 5_000_000_000
 }

@@ -198,7 +198,7 @@ final class UnmodifiedProgram {
         if let code = exitCode(hasChildren) {
             giveUpWakeSources()
             // systemd would not start it again.
-            unit?.thaw()
+            unit?.release()
             client.close()
             return code
         }
