@@ -67,7 +67,7 @@ extension Supervisor {
             guard let unit = connections.abandoned.first, unit.until <= now else { return }
             connections.abandoned.removeFirst()
             // Another process may speak for it by now.
-            guard !connections.hasClient(in: unit.pid), unit.isFrozen, unit.mayBeThawed else {
+            guard connections.clients(in: unit.pid).isEmpty, unit.isFrozen, unit.mayBeThawed else {
                 continue
             }
             log(
