@@ -131,6 +131,23 @@ import Testing
         try supervisor.stop()
     }
 
+    /// `nightbell run --identifier` in a client, with the client's own program.
+    @Test func anotherClientOfTheSameProgramIsLaunchableItself() throws {
+        let supervisor = try supervisor()
+        let actor = try TestClient(other, of: supervisor)
+        let client = try WireClient(supervisor)
+        actor.launchIdentifier = name
+        try client.hello(name, launch: actor.specification)
+        actor.launchIdentifier = other
+        let child = try actor.start()
+        let shown = try #require(try supervisor.show(other))
+        #expect(shown.processID == UInt32(child.pid) && shown.canLaunch)
+        try supervisor.administrate(.quitClient(.with { $0.identifier = other }))
+        try supervisor.forgets(other)
+        withExtendedLifetime((child, client)) {}
+        try supervisor.stop()
+    }
+
     /// A shell that goes on after its program could start it again, beside the next launch.
     @Test func aShellThatGoesOnIsEndedBeforeTheNextLaunch() throws {
         let supervisor = try supervisor()

@@ -125,9 +125,7 @@ extension Supervisor {
         {
             launchEnded(client, before: newcomer)
         }
-        guard connections.clientProcesses.contains(pid),
-            let other = connections.all.first(where: { $0.client?.process.pid == pid })
-        else { return }
+        guard let other = connections.clients(in: pid).first.flatMap({ connection(of: $0) }) else { return }
         noticeEnd(of: other, in: pid, before: newcomer)
     }
 

@@ -11,16 +11,16 @@ struct ConnectionTable: ~Copyable {
     private(set) var count = 0
     /// The connections of clients, by the slot of their ID.
     private var ofClients: [Connection?] = []
-    /// The clients' processes, while each process may be only one client.
-    private(set) var clientProcesses: Set<pid_t> = []
+    /// The slot of each process's first client, and those of its others: there are some only if clients are not
+    /// suspended.
+    private var firstClients: [pid_t: UInt32] = [:]
+    private var otherClients: [pid_t: [UInt32]] = [:]
     /// Connections that have not sent anything yet.
     var silent = SilentConnections()
     /// Clients that have hung up and may be about to end, in that order.
     var hungUp: [(key: UInt64, until: Instant)] = []
     /// Connections that watch, in the order in which they began.
     private(set) var watchers: [Connection] = []
-    /// Units of systemd that may have been left frozen, in the order of their times.
-    var abandoned: [AbandonedUnit] = []
     var protocolErrors: UInt64 = 0
 
     /// The key that the next connection will have.
@@ -102,20 +102,31 @@ struct ConnectionTable: ~Copyable {
 
     /// The clients that a process is.
     func clients(in process: pid_t) -> [ClientID] {
-        guard clientProcesses.contains(process) else { return [] }
-        return ofClients.compactMap { connection in
-            connection?.client.flatMap { $0.process.pid == process ? $0.id : nil }
-        }
+        guard let first = firstClients[process] else { return [] }
+        return ([first] + (otherClients[process] ?? [])).compactMap { client(inSlot: $0) }
     }
+
+    func hasClient(in process: pid_t) -> Bool { firstClients[process] != nil }
+
+    var clientProcessCount: Int { firstClients.count }
 
     mutating func attach(_ connection: Connection, to client: ClientID, in process: pid_t) {
         while ofClients.count <= Int(client.slot) { ofClients.append(nil) }
         ofClients[Int(client.slot)] = connection
-        clientProcesses.insert(process)
+        guard let first = firstClients[process] else { return firstClients[process] = client.slot }
+        if first != client.slot, otherClients[process]?.contains(client.slot) != true {
+            otherClients[process, default: []].append(client.slot)
+        }
     }
 
     mutating func detach(_ client: ClientID, in process: pid_t) {
         ofClients[Int(client.slot)] = nil
-        clientProcesses.remove(process)
+        var slots = otherClients.removeValue(forKey: process) ?? []
+        if firstClients[process] == client.slot {
+            firstClients[process] = slots.popLast()
+        } else {
+            slots.removeAll { $0 == client.slot }
+        }
+        if !slots.isEmpty { otherClients[process] = slots }
     }
 }

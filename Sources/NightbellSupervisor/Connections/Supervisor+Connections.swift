@@ -83,7 +83,7 @@ extension Supervisor {
         let pages = unsafe earlyWaker.pageCount
         // Each packet asks this: a copy of the core would cost as much as decoding the packet.
         let sockets = ask { $0.socketCount }
-        let clients = connections.count + 2 * connections.clientProcesses.count + sockets
+        let clients = connections.count + 2 * connections.clientProcessCount + sockets
         let own = 16 + (configuration.launchSlots?.descriptorCount ?? 0)
         let inUse = clients + pages + ForeignDescriptor.pendingCount + own
         let isOwn = credentials.uid == 0 || credentials.uid == geteuid()

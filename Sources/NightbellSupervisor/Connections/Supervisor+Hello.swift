@@ -7,6 +7,9 @@ import Suspension
 /// Hello: which client a process is, and whether it can be that.
 extension Supervisor {
     func handleHello(_ said: WireHello, _ connection: Connection, _ request: UInt64) {
+        if let refusal = refusalAtSight(of: said, connection) {
+            return protocolViolation(connection, refusal, request: request)
+        }
         var hello = said
         if said.hasLaunch, isInherited(said.launch, connection) { hello.clearLaunch() }
         if let identifier = assignedIdentifier(hello, connection) { hello.identifier = identifier }
@@ -48,23 +51,34 @@ extension Supervisor {
         }
     }
 
+    /// The reason to refuse a Hello of any client: found before anything that takes time is done for it.
+    private func refusalAtSight(of hello: WireHello, _ connection: Connection) -> WireError? {
+        guard case .stranger = connection.role else {
+            return WireError(.alreadyRegistered, "this connection said Hello, or watches, already")
+        }
+        guard !isGateway(connection) else {
+            return WireError(.permissionDenied, "the gateway's user has no clients")
+        }
+        guard hello.version == 1 else {
+            return WireError(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
+        }
+        guard connection.credentials.pid > 0 else {
+            return WireError(.processGone, "the process that connected is not visible from here")
+        }
+        guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
+            return WireError(.invalidArgument, "the launch specification is too large")
+        }
+        return nil
+    }
+
     private func registration(
         _ hello: WireHello, _ connection: Connection
     ) -> Result<Registration, InvalidMessage> {
         func refusal(_ code: WireErrorCode, _ message: String) -> Result<Registration, InvalidMessage> {
             .failure(InvalidMessage(wire: WireError(code, message)))
         }
-        guard case .stranger = connection.role else {
-            return refusal(.alreadyRegistered, "this connection said Hello, or watches, already")
-        }
         guard hasDescriptors(for: connection.credentials, 2, leaving: .administration) else {
             return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
-        }
-        guard !isGateway(connection) else {
-            return refusal(.permissionDenied, "the gateway's user has no clients")
-        }
-        guard hello.version == 1 else {
-            return refusal(.unsupportedVersion, "this supervisor speaks version 1 of the protocol")
         }
         guard let identifier = ClientIdentifier(hello.identifier) else {
             return refusal(.invalidIdentifier, ClientIdentifier.rule)
@@ -72,22 +86,16 @@ extension Supervisor {
         guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
             return refusal(.invalidArgument, "unknown mode or policy")
         }
-        guard connection.credentials.pid > 0 else {
-            return refusal(.processGone, "the process that connected is not visible from here")
-        }
         guard !launches.isEnding(session: getsid(connection.credentials.pid)) else {
             return .failure(InvalidMessage(wire: .askedToEnd))
         }
         // Two clients in one process would suspend each other.
-        guard suspender.method == .none || !connections.clientProcesses.contains(clientPID(hello, connection))
+        guard suspender.method == .none || !connections.hasClient(in: clientPID(hello, connection))
         else {
             return refusal(.alreadyRegistered, "this process is a client already")
         }
         if hello.hasProgram, let problem = problem(of: hello.program, connection) {
             return refusal(.invalidArgument, problem)
-        }
-        guard !hello.hasLaunch || hello.launch.isWithin(WireLaunchSpecification.maximumBytes) else {
-            return refusal(.invalidArgument, "the launch specification is too large")
         }
         var registration = Registration(
             identifier: identifier, user: connection.credentials.uid, modes: modes, wakeLimitPolicy: policy)

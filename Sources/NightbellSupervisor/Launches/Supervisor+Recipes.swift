@@ -50,12 +50,18 @@ extension Supervisor {
     }
 
     /// Whether a Hello tells how an ancestor of its process was started, which is a client: a program that a
-    /// client starts inherits its environment, with `NIGHTBELL_LAUNCH`.
+    /// client starts inherits its environment, with `NIGHTBELL_LAUNCH`. A client that was started in this way
+    /// replaces that, so that the nearest ancestors are compared only.
     func isInherited(_ launch: WireLaunchSpecification, _ connection: Connection) -> Bool {
         let said = LaunchSpecification(launch)
+        var left = Self.comparedAncestors
         func wasStartedLikeThis(_ client: ClientID) -> Bool {
-            let recorded = launches.recipe(of: client)?.wire ?? self.connection(of: client)?.client?.launch
-            return recorded.map { LaunchSpecification($0) == said } ?? false
+            guard left > 0, launch.identifier.isEmpty || launch.identifier == identifier(of: client),
+                let recorded = launches.recipe(of: client)?.wire
+                    ?? self.connection(of: client)?.client?.launch
+            else { return false }
+            left -= 1
+            return LaunchSpecification(recorded) == said
         }
         let pid = connection.credentials.pid
         let ancestor = ProcFS.firstOfAncestry(of: pid) { process in
@@ -64,6 +70,9 @@ extension Supervisor {
         }
         return ancestor != nil
     }
+
+    /// Decoding how a client was started takes time, and a user decides how many ancestors a process has.
+    private static let comparedAncestors = 4
 
     /// Records that a client is launchable from now on, or launched in another way.
     func setRecipe(_ client: ClientID, _ recipe: LaunchRecipe, state: [UInt8] = []) {
