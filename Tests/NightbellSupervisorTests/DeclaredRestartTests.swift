@@ -30,15 +30,18 @@ import Testing
         get throws { try TestClient(name, socketPath: place.path + "/nightbell.sock") }
     }
 
-    private func declare(_ actor: TestClient, arguments: [String] = []) throws {
+    private func declare(
+        _ actor: TestClient, arguments: [String] = [], as identifier: String? = nil
+    ) throws {
         let environment = actor.specification.environment.map { "  \($0.key): '\($0.value)'" }
+        let identifier = identifier ?? name
         let text = """
-            identifier: \(name)
+            identifier: \(identifier)
             command: [\(([actor.program] + arguments).joined(separator: ", "))]
             environment:
             \(environment.joined(separator: "\n"))
             """
-        let path = manifests.file("phone.yaml")
+        let path = manifests.file("\(identifier).yaml")
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
         chmod(path, 0o644)
     }
@@ -64,19 +67,57 @@ import Testing
         }
     }
 
-    /// Another worker completes a stop that the first one did not survive.
-    @Test func aSilentProgramEndsThoughTheWorkerDiesWhileItStops() throws {
-        let (runs, asked) = (place.file("runs"), place.file("asked"))
+    private var runs: String { place.file("runs") }
+
+    /// Declares a program that does not say Hello, and does not end when it is asked to.
+    ///
+    /// - Returns: a file that it makes then.
+    private func declareSilentProgram(as identifier: String? = nil) throws -> String {
+        let asked = place.file("asked")
         let actor = try actor
         actor.program = "/bin/sh"
         let script = place.file("silent.sh")
         let text = "trap 'echo > \(asked)' TERM; echo $$ > \(runs).new; mv \(runs).new \(runs)"
         try Data("\(text); while :; do sleep 1000 & wait; done".utf8).write(to: URL(fileURLWithPath: script))
-        try declare(actor, arguments: [script])
-        let daemon = try start()
+        try declare(actor, arguments: [script], as: identifier)
+        return asked
+    }
+
+    private func silentProgram() throws -> ProcessHandle {
+        let runs = runs
         #expect(eventually { access(runs, R_OK) == 0 })
-        let pid = try #require(pid_t(try String(contentsOfFile: runs, encoding: .utf8).dropLast()))
-        let silent = try ProcessHandle(opening: pid)
+        return try ProcessHandle(
+            opening: try #require(pid_t(try String(contentsOfFile: runs, encoding: .utf8).dropLast())))
+    }
+
+    /// The worker that completes a stop has no connection to the clients that the first one has told.
+    @Test func aRunningClientIsNotLaunchedAgainThoughTheWorkerDiesWhileItStops() throws {
+        let actor = try actor
+        try declare(actor)
+        let asked = try declareSilentProgram(as: "org.example.silent")
+        let first = try start()
+        let process = try actor.returns("voip socket=\(first.socketPath)")
+        _ = try silentProgram()
+        let worker = try ProcessHandle(opening: try first.worker())
+        let keeper = try first.child.handle()
+        kill(first.child.pid, SIGTERM)
+        #expect(eventually { access(asked, F_OK) == 0 })
+        // It connects to the next one only.
+        kill(process.pid, SIGSTOP)
+        try worker.signal(SIGKILL)
+        #expect(!Poll.wait(keeper.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty)
+        let second = try start()
+        #expect(actor.staysAway(milliseconds: 2_000))
+        kill(process.pid, SIGCONT)
+        #expect(try isServed(process.pid, by: second))
+        try second.end(process)
+    }
+
+    /// Another worker completes a stop that the first one did not survive.
+    @Test func aSilentProgramEndsThoughTheWorkerDiesWhileItStops() throws {
+        let asked = try declareSilentProgram()
+        let daemon = try start()
+        let silent = try silentProgram()
         let worker = try ProcessHandle(opening: try daemon.worker())
         let keeper = try daemon.child.handle()
         kill(daemon.child.pid, SIGTERM)

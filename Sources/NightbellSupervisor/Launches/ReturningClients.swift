@@ -117,13 +117,17 @@ extension Supervisor {
 
     /// Called at the end: notes the processes that keep running and will reconnect to the next supervisor.
     func noteReturning() {
+        // Another worker may have begun to stop, and have noted clients that have left since.
+        let noted = Dictionary(runtimeState.returning, uniquingKeysWith: { first, _ in first })
         setReturning(
             startingWithSupervisor.compactMap { declaration in
                 let identifier = declaration.registration.identifier
-                if let process = launches.returning.processes[identifier], process.isThere {
-                    return (identifier.description, process)
-                }
-                return process(of: identifier).map { (identifier.description, $0) }
+                let name = identifier.description
+                if let process = process(of: identifier) { return (name, process) }
+                guard supervision.client(named: identifier) == nil,
+                    let process = launches.returning.processes[identifier] ?? noted[name], process.isThere
+                else { return nil }
+                return (name, process)
             })
         // No client is launched any more, and the notes stay as they are.
         launches.returning = Returning()
