@@ -19,6 +19,8 @@ struct ConnectionTable: ~Copyable {
     var silent = SilentConnections()
     /// Clients that have hung up and may be about to end, in that order.
     var hungUp: [(key: UInt64, until: Instant)] = []
+    /// Units of systemd that may have been left frozen, in the order of their times.
+    var abandoned: [AbandonedUnit] = []
     /// Connections that watch, in the order in which they began.
     private(set) var watchers: [Connection] = []
     var protocolErrors: UInt64 = 0
