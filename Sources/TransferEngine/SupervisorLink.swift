@@ -53,6 +53,9 @@ package final class SupervisorLink {
         engine.onEnd = { [unowned self] end in ends.append(end) }
     }
 
+    /// Whether there is a demand that was not read yet.
+    var hasUnread: Bool { SocketTraffic.hasUnread(socket.rawValue) }
+
     /// Everything was told.
     var isIdle: Bool { ends.isEmpty && plan == presentPlan }
 

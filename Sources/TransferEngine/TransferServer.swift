@@ -50,7 +50,7 @@ package final class TransferServer {
             throw .loop(error)
         }
         idleTimer = LoopTimer(loop) { [unowned self] in
-            if isIdle { loop.stop() }
+            if isDone { loop.stop() }
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
         progressTimer = LoopTimer(loop) { [unowned self] in
@@ -79,8 +79,11 @@ package final class TransferServer {
         }
         engine.endTurn()
         if let failure = engine.failure { throw failure }
-        return isIdle
+        return isDone
     }
+
+    /// Nothing is left to do, and the supervisor has asked for nothing more.
+    private var isDone: Bool { isIdle && supervisor?.hasUnread != true }
 
     private var isIdle: Bool { connections.isEmpty && engine.isIdle && supervisor?.isIdle ?? true }
 

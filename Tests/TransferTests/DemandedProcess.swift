@@ -74,6 +74,8 @@ final class DemandedProcess {
         ).text
     }
 
+    func signal(_ number: CInt) { kill(process.pid, number) }
+
     func demand(_ change: (inout WireTransferDemand) -> Void) throws {
         let bytes: [UInt8] = try WireTransferDemand.with(change).serializedBytes()
         guard try link.send(bytes) else { throw TimedOut() }

@@ -253,6 +253,20 @@ struct DiscretionTests {
         try client.release(finished.task)
     }
 
+    @Test(
+        "A process that has had nothing to do for long enough does not end before it has read what it is told"
+    )
+    func untold() throws {
+        let process = try DemandedProcess(["--idle", "1"])
+        try process.demand { $0.moment = .good }
+        _ = try require(try process.notice())
+        process.signal(SIGSTOP)
+        #expect(try process.notice(within: 1_500) == nil)
+        try process.subscribe(to: server.address + "/good?seed=a&size=10")
+        process.signal(SIGCONT)
+        #expect(try process.end()?.session == "newsstand")
+    }
+
     @Test("A process with nothing to do but to wait for the next issue ends, and has said when it is needed")
     func idle() throws {
         let process = try DemandedProcess(["--idle", "1"])

@@ -60,12 +60,16 @@ final class HelperProcess {
 
     var pid: pid_t { process.pid }
 
+    /// Something could not be sent, because it has ended.
+    private(set) var hasMissedDemand = false
+
     /// False: there is no room, because the process does not read.
     func send(_ demand: some SwiftProtobuf.Message) -> Bool {
         do {
             return try connection.send(try demand.serializedBytes() as [UInt8])
         } catch {
             // It has ended, which its pidfd reports.
+            hasMissedDemand = true
             return true
         }
     }

@@ -85,7 +85,7 @@ extension Supervisor {
         }
         notificationCare.nextLook = nil
         notificationCare.clock = nil
-        lookAtIssues()
+        startForIssues()
     }
 
     // MARK: Activation

@@ -114,10 +114,19 @@ extension Supervisor {
         }
     }
 
-    /// Issues are begun by the clock on the wall: it was set, or has gone on while the machine slept.
+    /// Issues are begun by the clock on the wall, which has gone on while the machine slept.
     func lookAtIssues() {
         guard transferCare.services.values.contains(where: { $0.nextIssue != nil }) else { return }
         transferCare.look(at: now)
+    }
+
+    /// Issues that were begun after what is now the present begin anew, which a process sees to. It also says
+    /// when it is needed next.
+    func startForIssues() {
+        for service in transferCare.services.values where service.nextIssue != nil && service.process == nil {
+            service.isWanted = true
+        }
+        lookAtIssues()
     }
 
     // MARK: The moment

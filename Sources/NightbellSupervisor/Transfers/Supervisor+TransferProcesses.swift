@@ -119,9 +119,12 @@ extension Supervisor {
             let problem = process.problem().map { "it cannot run: \($0)" } ?? "it has ended (\(status))"
             return fail(service, problem, startedAt: process.startedAt)
         }
+        // The next one is told of all subscriptions; those to which it has none are dropped with them.
+        let hasUntold = service.unsent.contains { $0.hasSubscriptions }
         forget(service)
+        service.isWanted = hasUntold
         if hasWork(service.user) {
-            service.isWanted = !service.quits.isEmpty
+            if !service.quits.isEmpty { service.isWanted = true }
             if service.hasDiscretionary, transferCare.isGoodMoment {
                 // It has not read that. One that does so again and again is started less and less often.
                 service.history.noteFailure(startedAt: process.startedAt, at: now)
@@ -129,8 +132,10 @@ extension Supervisor {
             }
             // Results that no client comes for are removed when they are too old.
             service.visitAt = configuration.transfers.map { now + $0.visitInterval }
-        } else {
-            service.isWanted = false
+        } else if service.hasDiscretionary {
+            // Nothing waits any more: the sessions are gone, as by another process of the user.
+            service.hasDiscretionary = false
+            feed(.fact(.discretionaryTransfers(of: service.user, false)))
         }
         transferCare.look(at: now)
         do {

@@ -136,7 +136,10 @@ final class TransferService {
         sendAt = nil
         while let demand = unsent.first {
             if !process.hasUnread { sentQuits = [] }
-            guard process.send(demand) else { return sendAt = now + Self.sendingPause }
+            // The next process is told what this one was not.
+            guard process.send(demand), !process.hasMissedDemand else {
+                return sendAt = now + Self.sendingPause
+            }
             unsent.removeFirst()
             sentQuits.formUnion(demand.quitClients)
             if mustReadBy == nil { mustReadBy = now + Self.readingTime }
