@@ -1,11 +1,9 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
-import LinuxSystem
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire
-import SwiftProtobuf
 import Synchronization
 import Testing
 
@@ -57,34 +55,6 @@ import Testing
         try report(0, in: "memory", directory)
         #expect(try client.wake().fetchBudgetMs > 0)
         try watcher.machine("enough memory and time")
-        try supervisor.stop()
-    }
-
-    /// The last client that fetches leaves while memory is short.
-    @Test func aShortageThatNothingWaitsForIsNotLookedAt() throws {
-        let directory = try TemporaryDirectory()
-        try report(90, in: "memory", directory)
-        let turns = Mutex(0)
-        let supervisor = try TestSupervisor { configuration in
-            configuration.pressure = (directory.path, .milliseconds(20))
-            configuration.settings.fetch.memoryPressure = 50
-            configuration.pretendedSleep = {
-                turns.withLock { $0 += 1 }
-                return .zero
-            }
-        }
-        let watcher = try WireClient(supervisor)
-        guard case .done = try watcher.ask(.watch(WireWatch())) else { throw TestFailure("cannot watch") }
-        let client = try WireClient(supervisor, "org.example.mail", modes: [.fetch])
-        #expect(try client.ask(.setMinimumFetchInterval(WireSetMinimumFetchInterval())) == .done(WireDone()))
-        try watcher.machine("little memory or processor time")
-        shutdown(client.socket.rawValue, CInt(SHUT_RDWR))
-        #expect(try eventually { try watcher.list().isEmpty })
-        let before = turns.withLock { $0 }
-        // The interval of a measurement.
-        usleep(300_000)
-        let count = turns.withLock { $0 } - before
-        #expect(count < 60, "\(count) looks at the clock in 300 ms")
         try supervisor.stop()
     }
 
