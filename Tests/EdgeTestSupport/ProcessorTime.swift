@@ -1,17 +1,17 @@
-import Glibc
+package import Glibc
 import LinuxSystem
 
 /// A sanitizer changes what a process costs.
-let isSanitized = getenv("NIGHTBELL_SANITIZER").map { $0.pointee != 0 } ?? false
+package let isSanitized = getenv("NIGHTBELL_SANITIZER").map { $0.pointee != 0 } ?? false
 
 /// The time that a process has used, in seconds.
-func processorTime(of pid: pid_t) throws -> Double {
+package func processorTime(of pid: pid_t) throws -> Double {
     let text = try SmallFile.readText("/proc/\(pid)/schedstat")
     return (text.split(separator: " ").first.flatMap { Double($0) } ?? 0) / 1_000_000_000
 }
 
 /// The context switches of a process's threads.
-func contextSwitches(of pid: pid_t) throws -> Int {
+package func contextSwitches(of pid: pid_t) throws -> Int {
     var sum = 0
     for thread in ProcFS.threadIdentifiers(pid) {
         let text = try SmallFile.readText("/proc/\(pid)/task/\(thread)/status")
@@ -23,7 +23,7 @@ func contextSwitches(of pid: pid_t) throws -> Int {
 }
 
 /// The bytes of memory that a process has written and no file holds (`Pss_Anon`).
-func writtenMemory(of pid: pid_t) throws -> Int {
+package func writtenMemory(of pid: pid_t) throws -> Int {
     let text = try SmallFile.readText("/proc/\(pid)/smaps_rollup")
     for line in text.split(separator: "\n") where line.hasPrefix("Pss_Anon:") {
         return (line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
