@@ -518,8 +518,8 @@ let package = Package(
         .testTarget(
             name: "TransferTests",
             dependencies: [
-                "EdgeTestSupport", "LinuxSystem", "TransferClient", "TransferWire", "nightbell",
-                "nightbell-transfer", "nightbelld", "scripted-client",
+                "EdgeTestSupport", "EventHandlers", "LinuxSystem", "TransferClient", "TransferEngine",
+                "TransferWire", "nightbell", "nightbell-transfer", "nightbelld", "scripted-client",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],

@@ -132,6 +132,12 @@ struct SessionFiles {
         return unsafe lstat(path(id, of: session, part), &status) == 0 ? Int64(status.st_size) : 0
     }
 
+    /// Whether a client has linked the result to a name of its own: then its bytes are the client's.
+    func isKept(_ id: TaskID, of session: SessionID) -> Bool {
+        var status = stat()
+        return unsafe lstat(path(id, of: session, .data), &status) == 0 && status.st_nlink > 1
+    }
+
     func truncate(_ id: TaskID, of session: SessionID, to bytes: Int64) {
         _ = unsafe Glibc.truncate(path(id, of: session, .data), Int(bytes))
     }

@@ -4,7 +4,7 @@ import TransferModel
 struct ClientSession {
     let client: String
     let identifier: String
-    /// In elapsed seconds: when a connection was there last.
+    /// In elapsed seconds: when a connection was there last, or there was an end to tell.
     var seen: Int64
     /// How often all its tasks were finished, or one needed credentials.
     var ends: UInt64 = 0

@@ -1,5 +1,6 @@
 package import EventHandlers
 import EventLoop
+import Glibc
 package import LinuxSystem
 import SwiftProtobuf
 import TransferModel
@@ -52,6 +53,9 @@ package final class SupervisorLink {
         engine.isGoodMoment = false
         engine.onEnd = { [unowned self] end in ends.append(end) }
     }
+
+    /// The supervisor can send nothing more; what it has sent can still be read.
+    func stopListening() { _ = shutdown(socket.rawValue, CInt(SHUT_RD)) }
 
     /// Whether there is a demand that was not read yet.
     var hasUnread: Bool { SocketTraffic.hasUnread(socket.rawValue) }

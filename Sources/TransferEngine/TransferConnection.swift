@@ -34,6 +34,8 @@ final class TransferConnection {
     /// Whether the end of the session has to be reported, once all its tasks are.
     private var owesEnd = false
     private var progress: [TaskID: Int64] = [:]
+    /// A descriptor could not be sent, or not be opened: that is tried again later.
+    private(set) var lacksDescriptors = false
 
     /// Each holds a descriptor in the client.
     private static let mostHeld = 64
@@ -242,16 +244,27 @@ final class TransferConnection {
         }
     }
 
+    /// The number of results that the client has not released.
+    var heldCount: Int { held.count }
+
     /// Sends what there is to say, as far as the client reads. Call it when the changes are stored.
-    func flush() {
+    ///
+    /// - Parameter room: how many more results may be on their way to clients, or held by them. One of each client may
+    ///   be so in any case.
+    func flush(_ room: inout Int) {
         guard !hasEnded else { return }
+        lacksDescriptors = false
         var sent = 0
         while !isBlocked, sent < answers.count, send(answers[sent]) { sent += 1 }
         answers.removeFirst(sent)
         // Another connection of the session may have released them.
         if held.count >= Self.mostHeld { held = held.filter { engine.tasks[$0] != nil } }
-        while !isBlocked, answers.isEmpty, held.count < Self.mostHeld, let id = order.first {
+        while !isBlocked, answers.isEmpty, held.isEmpty || room > 0 && held.count < Self.mostHeld,
+            let id = order.first
+        {
+            let before = held.count
             guard !unreported.contains(id) || reportEnd(of: id) else { break }
+            room -= held.count - before
             unreported.remove(id)
             order.removeFirst()
         }
@@ -290,7 +303,7 @@ final class TransferConnection {
                 do throws(SystemError) {
                     file = try engine.files.openResult(id, of: task.session)
                 } catch  where error.code == EMFILE || error.code == ENFILE {
-                    // Results are held by clients; later there are descriptors again.
+                    lacksDescriptors = true
                     return false
                 } catch {
                     finished.failure = .storage
@@ -313,8 +326,8 @@ final class TransferConnection {
             }
             return true
         } catch let error as SystemError where error.code == ETOOMANYREFS {
-            // Too many descriptors are on their way.
-            setBlocked(true)
+            // Too many descriptors of the user are on their way. The socket can be written to all the while.
+            lacksDescriptors = true
             return false
         } catch {
             end()

@@ -31,6 +31,8 @@ extension TransferEngine {
 
     func noteEnd(of id: SessionID) {
         reminders.reset(id)
+        // Its client has the time of an orphan to come for it, however long the transfers took.
+        setSeen(id)
         tellEnd(of: id)
     }
 

@@ -24,18 +24,21 @@ extension TransferEngine {
     /// - Parameter owesResults: results were reported on it, and not released: the client may have died while
     ///   it handled them.
     func leaveSession(_ id: SessionID, owesResults: Bool) {
-        let now = elapsedSeconds
-        sessions.change(id) { session in
-            session.connections -= 1
-            session.seen = now
-        }
+        sessions.change(id) { $0.connections -= 1 }
         guard let session = sessions[id], !removeIfUnused(id) else { return }
-        store.setSeen(id, now)
+        setSeen(id)
         if owesResults, session.connections == 0, session.isWhollySettled {
             noteEnd(of: id)
         } else {
             scheduleReminder(of: id)
         }
+    }
+
+    /// Something has happened from which on an orphaned session is kept for its time.
+    func setSeen(_ id: SessionID) {
+        let now = elapsedSeconds
+        sessions.change(id) { $0.seen = now }
+        store.setSeen(id, now)
     }
 
     /// - Returns: whether it had neither a task nor a connection.

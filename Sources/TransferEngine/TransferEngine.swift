@@ -141,17 +141,25 @@ package final class TransferEngine {
     /// handed over, but not released, is continued as one that was not.
     private func checked(_ record: TransferStore.Record) throws(TransferError) -> TransferStore.Record {
         let size = files.size(record.id, of: record.session, .data)
-        let kept = min(size, record.durableBytes)
+        let durable = min(size, record.durableBytes)
         var record = record
         if case .finished(let outcome) = record.state {
-            guard outcome.failure == nil, outcome.bytes > kept else { return record }
+            guard outcome.failure == nil, outcome.bytes > durable else { return record }
             // An upload is not sent again: its file may be gone, and the server has it.
             record.state =
                 record.task.kind == .upload
                 ? .finished(Outcome(failure: .storage, status: outcome.status)) : .waiting
             try store.setState(record.id, record.state)
         }
-        if size > kept { files.truncate(record.id, of: record.session, to: kept) }
+        if files.isKept(record.id, of: record.session) {
+            // The store has lost that the client had it. The task goes on with a file of its own.
+            files.remove(record.id, of: record.session, [.data])
+            record.facts = PartialBody()
+            record.durableBytes = 0
+            store.setFacts(record.id, record.facts, durableBytes: 0)
+        } else if size > durable {
+            files.truncate(record.id, of: record.session, to: durable)
+        }
         return record
     }
 
@@ -254,8 +262,9 @@ package final class TransferEngine {
     private func removeOrphans() {
         let now = elapsedSeconds
         for id in sessions.ids {
+            // The time of one that ends in this turn begins with it.
             guard let session = sessions[id], session.connections == 0, session.isWhollySettled,
-                now - session.seen >= configuration.orphanLifetime
+                !ended.contains(id), now - session.seen >= configuration.orphanLifetime
             else { continue }
             removeSession(id)
         }

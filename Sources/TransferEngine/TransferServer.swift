@@ -15,6 +15,7 @@ package final class TransferServer {
     private var idleTimer: LoopTimer?
     private var progressTimer: LoopTimer?
     private var acceptTimer: LoopTimer?
+    private var descriptorTimer: LoopTimer?
     /// The user that clients must have; root may connect as well.
     private let user: uid_t
     /// nil: no supervisor has started the process.
@@ -27,6 +28,10 @@ package final class TransferServer {
     /// In milliseconds.
     private static let progressPeriod: Int64 = 1_000
     private static let acceptPause: Int64 = 200
+    private static let descriptorPause: Int64 = 1_000
+    /// Results that clients have not released. The kernel passes no descriptors any more, in any process of the user,
+    /// when as many are on their way as a process may have open: often 1,024.
+    private static let mostHeld = 256
 
     /// - Parameter signals: of SIGTERM; the process ends when it is readable.
     package init(
@@ -53,6 +58,8 @@ package final class TransferServer {
             if isDone { loop.stop() }
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
+        // The loop's turn that follows sends more.
+        descriptorTimer = LoopTimer(loop) {}
         progressTimer = LoopTimer(loop) { [unowned self] in
             for connection in connections.values { connection.reportProgress() }
         }
@@ -79,6 +86,9 @@ package final class TransferServer {
         }
         engine.endTurn()
         if let failure = engine.failure { throw failure }
+        // Demands that come from now on would be lost. The supervisor cannot send them, and has them for the next
+        // process.
+        supervisor?.stopListening()
         return isDone
     }
 
@@ -92,7 +102,7 @@ package final class TransferServer {
         engine.endTurn()
         // Without the store nothing is answered.
         guard engine.failure == nil else { return }
-        for connection in connections.values { connection.flush() }
+        report()
         // After the clients: one that is woken finds its results.
         supervisor?.flush()
         if dropEnded() {
@@ -109,6 +119,15 @@ package final class TransferServer {
         } else if progressTimer?.deadline == nil {
             progressTimer?.set(milliseconds: Self.progressPeriod)
         }
+    }
+
+    private func report() {
+        var room = connections.values.reduce(Self.mostHeld) { $0 - $1.heldCount }
+        for connection in connections.values { connection.flush(&room) }
+        guard descriptorTimer?.deadline == nil, connections.values.contains(where: \.lacksDescriptors) else {
+            return
+        }
+        descriptorTimer?.set(milliseconds: Self.descriptorPause)
     }
 
     /// - Returns: whether there were any.

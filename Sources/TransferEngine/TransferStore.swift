@@ -14,7 +14,7 @@ final class TransferStore {
         let id: SessionID
         let client: String
         let identifier: String
-        /// In elapsed seconds: the last time that a connection was there.
+        /// In elapsed seconds: the last time that a connection was there, or that there was an end to tell.
         let seen: Int64
         /// How often all its tasks were finished, or one needed credentials.
         let ends: UInt64

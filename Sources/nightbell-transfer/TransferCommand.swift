@@ -58,7 +58,7 @@ struct TransferCommand: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Remove sessions with which no client has had a connection for this time, and no task runs or waits.",
+            "Remove sessions that have had neither a connection nor an end to tell for this time, if no task runs or waits.",
             valueName: "seconds"))
     var orphans: Int64 = 7 * 86_400
 

@@ -45,7 +45,7 @@ final class DemandedProcess {
             descriptors: [3: link.rawValue, 4: listener.rawValue])
     }
 
-    private static func pair() throws -> (own: Int32, theirs: Int32) {
+    static func pair() throws -> (own: Int32, theirs: Int32) {
         var ends: [CInt] = [-1, -1]
         let type = CInt(SOCK_SEQPACKET.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
         _ = try systemCall("socketpair") { socketpair(AF_UNIX, type, 0, &ends) }

@@ -43,6 +43,14 @@ struct EndTests {
         #expect(try require(perSecond.max()) < 1_000)
     }
 
+    @Test("A task that ends after the time of orphans is told to its client")
+    func lateEnd() throws {
+        let process = try DemandedProcess(["--lifetime", "4", "--orphans", "4"])
+        try process.demand { _ in }
+        try process.open("late").add(server.address + "/slow?seed=a&size=3000000&ms=300")
+        #expect(try process.end()?.session == "late")
+    }
+
     @Test("A task with an address that is not permitted any more fails after a restart, and the others go on")
     func refused() throws {
         let process = try DemandedProcess()

@@ -123,6 +123,33 @@ struct KillTests {
         try expectWhole(process, server)
     }
 
+    @Test("A file that a client has kept stays whole, if the store has lost that it was finished")
+    func keptAfterLossOfPower() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        try client.add(server.address + "/good?seed=a&size=6000000") { $0.wantsDigest = true }
+        let (result, file) = try client.nextResult()
+        #expect(result.failure == .none)
+        let received = try #require(file).rawValue
+        let link = process.directory.path + "/own/kept"
+        #expect(linkat(AT_FDCWD, "/proc/self/fd/\(received)", AT_FDCWD, link, AT_SYMLINK_FOLLOW) == 0)
+        process.kill()
+        // Changes that are not promises are written to the disk later.
+        try change(process, "UPDATE boot SET id = 'another'")
+        try change(
+            process,
+            "UPDATE task SET state = 0, outcome = NULL, durable = 0, entity_tag = NULL, last_modified = NULL")
+        try process.start()
+        try expectWhole(process, server)
+        let expected = try server.digest(seed: "a", size: 6_000_000)
+        let kept = try OwnedDescriptor(opening: link, O_RDONLY)
+        #expect(hexadecimal(try TransferredFile(kept).digest()) == expected)
+        // The second result is another file: this one was not written to.
+        var status = stat()
+        #expect(lstat(link, &status) == 0 && status.st_nlink == 1)
+    }
+
     /// Changes the store of a process that has ended.
     private func change(_ process: TransferProcess, _ statement: String) throws {
         let code =

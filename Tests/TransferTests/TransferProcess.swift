@@ -15,9 +15,12 @@ final class TransferProcess {
 
     private var disk: StoreDisk?
 
-    /// - Parameter diskBytes: the size of a file system of its own; needs root.
+    /// - Parameters:
+    ///   - user: if the tests run as root.
+    ///   - diskBytes: the size of a file system of its own; needs root.
     init(
-        _ options: [String] = [], environment: [String: String] = [:], diskBytes: Int? = nil
+        _ options: [String] = [], environment: [String: String] = [:], user: uid_t = 65534,
+        diskBytes: Int? = nil
     ) throws {
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
@@ -28,8 +31,8 @@ final class TransferProcess {
                 "--first-delay", "50", "--longest-delay", "400",
             ] + options
         if geteuid() == 0 {
-            options += ["--user", "65534"]
-            chown(directory.path + "/own", 65534, 65534)
+            options += ["--user", "\(user)"]
+            chown(directory.path + "/own", user, user)
         }
         self.options = options
         self.environment = environment
