@@ -1,6 +1,8 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import LinuxSystem
+import Nightbell
 import Presentation
 import ProgramTestSupport
 import Testing
@@ -64,6 +66,85 @@ struct DashboardTests {
         try page.keepPicture("gateway-phone")
         #expect(browser.complaints.isEmpty, "\(browser.complaints)")
         _ = (alice, bob)
+    }
+
+    @Test("A click arrives at the row that it is aimed at, and the focus stays, while events come")
+    func clicksAmongEvents() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read", "wake")
+        try fixture.isReady()
+        let names = (0..<6).map { "org.example.busy\($0)" }
+        let busy = try names.map { try fixture.supervisor.suspended($0) }
+        let alice = try fixture.supervisor.suspended(Self.phone)
+        let browser = try Browser()
+        let page = try enter(browser, fixture, token)
+        try page.call(
+            "Emulation.setDeviceMetricsOverride",
+            ["width": 1_200, "height": 1_200, "deviceScaleFactor": 1, "mobile": false])
+        let alicesRow = row(Self.phone)
+        func place(_ selector: String) -> String {
+            "document.querySelector('#rows tr:\(selector)').dataset.identifier === '\(Self.phone)'"
+        }
+        // That of the latest change is the first one.
+        #expect(try page.becomes("document.querySelectorAll('#rows tr').length === 7"))
+        #expect(try page.becomes(place("first-child")))
+        var administration = try Administration(socketPath: fixture.supervisor.socket)
+        var next = 0
+        /// Events of the others, ten wakes a second.
+        func wakeOthers(for milliseconds: Int64) throws {
+            let end = BootClock.now() + milliseconds * 1_000_000
+            while BootClock.now() < end {
+                // One may be awake still.
+                try? administration.wake(names[next % names.count])
+                next += 1
+                usleep(100_000)
+            }
+        }
+        let button = "\(alicesRow).querySelector('[data-action=wake]')"
+        let aim = try page.middle(of: button)
+        let isHit = "document.elementFromPoint(\(aim.x), \(aim.y)) === \(button)"
+        #expect(try page.value(isHit) as? Bool == true)
+        try page.mouse("mouseMoved", at: aim)
+        try wakeOthers(for: 3_000)
+        #expect(try page.value(isHit) as? Bool == true)
+        try page.mouse("mousePressed", at: aim)
+        try wakeOthers(for: 300)
+        try page.mouse("mouseReleased", at: aim)
+        #expect(try page.becomes("document.querySelector('#notice').textContent === '\(Self.phone): wake'"))
+        #expect(try fixture.supervisor.wakes(Self.phone) == 1)
+
+        // Without a pointer the rows are in their order again.
+        try fixture.supervisor.reaches("suspended", Self.phone)
+        _ = try page.value("\(alicesRow).querySelector('[data-action=quit]').focus()")
+        try page.mouse("mouseMoved", at: (1, 1))
+        try wakeOthers(for: 3_000)
+        #expect(try page.becomes(place("last-child")))
+        #expect(
+            try page.value("document.activeElement === \(alicesRow).querySelector('[data-action=quit]')")
+                as? Bool == true)
+        #expect(browser.complaints.isEmpty, "\(browser.complaints)")
+        _ = (alice, busy)
+    }
+
+    @Test("A request that failed is forgotten with the next one that is answered")
+    func failedRequest() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        try fixture.isReady()
+        let browser = try Browser()
+        let page = try enter(browser, fixture, token)
+        let health = "document.querySelector('#health').className"
+        #expect(try page.becomes("\(health) === ''"))
+        _ = try page.value(
+            """
+            window.real = window.fetch;
+            window.fetch = (path, options) => path.startsWith("/v1/clients")
+                ? Promise.reject(new TypeError("lost")) : window.real(path, options);
+            """)
+        #expect(try page.becomes("\(health) === 'off'"))
+        _ = try page.value("window.fetch = window.real")
+        #expect(try page.becomes("\(health) === ''"))
+        #expect(browser.complaints.isEmpty, "\(browser.complaints)")
     }
 
     @Test(

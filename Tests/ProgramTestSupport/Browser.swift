@@ -115,6 +115,26 @@ package struct Page {
         }
     }
 
+    /// The middle of an element that an expression names, in the window.
+    package func middle(of element: String) throws -> (x: Int, y: Int) {
+        let box = "\(element).getBoundingClientRect()"
+        let x = try value("Math.round(\(box).x + \(box).width / 2)") as? Int
+        let y = try value("Math.round(\(box).y + \(box).height / 2)") as? Int
+        guard let x, let y else { throw Chromium.Failure("\(element) is nowhere") }
+        return (x, y)
+    }
+
+    /// - Parameter type: `mouseMoved`, `mousePressed` or `mouseReleased`.
+    package func mouse(_ type: String, at place: (x: Int, y: Int)) throws {
+        let button = type == "mouseMoved" ? "none" : "left"
+        try call(
+            "Input.dispatchMouseEvent",
+            [
+                "type": .string(type), "x": .integer(Int64(place.x)), "y": .integer(Int64(place.y)),
+                "button": .string(button), "clickCount": button == "left" ? 1 : 0,
+            ])
+    }
+
     /// Saves a picture in the directory `NIGHTBELL_SCREENSHOTS`, if that is set.
     package func keepPicture(_ name: String) throws {
         guard let directory = ProcessInfo.processInfo.environment["NIGHTBELL_SCREENSHOTS"] else { return }

@@ -7,6 +7,8 @@ const shownEvents = 200;
 const asleepStates = new Set(["suspended", "dormant", "not_running"]);
 let token = sessionStorage.getItem("token") ?? "";
 let stream = null;
+// The stream whose events arrive.
+let connected = null;
 let lastEvent = null;
 // The clients shown, by identifier, with the moment their state began.
 let clients = new Map();
@@ -86,50 +88,103 @@ function showTotals(status) {
         total.dataset.name = name;
         return total;
     }));
+    // A request that failed before is over.
+    if (connected) $("health").className = "";
     const problems = [...status.warnings, status.stopping ? "the supervisor is stopping" : ""].filter(Boolean);
     $("health").textContent = problems.join("; ") || `supervisor ${status.version}, ${status.suspension}`;
 }
 
 // ── Clients ───────────────────────────────────────────────────────────────────────────────────────────────
 
-function row(client) {
-    const isAsleep = asleepStates.has(client.state);
-    const actions = isAsleep
-        ? (client.state === "suspended" ? ["wake", "quit"] : client.can_launch ? ["launch", "quit"] : ["quit"])
-        : ["suspend", "quit"];
-    const cell = (className, label, text) => {
-        const made = element("td", className, text);
+// The rows shown, by identifier. A row stays the same element as long as its client is shown: a press and its release
+// on two elements are no click, and an element that is removed loses the focus.
+const rows = new Map();
+// Until then, by performance.now(), rows keep their places: a pointer is over them.
+let heldUntil = 0;
+
+function actionsOf(client) {
+    if (!asleepStates.has(client.state)) return ["suspend", "quit"];
+    if (client.state === "suspended") return ["wake", "quit"];
+    return [client.can_launch ? "launch" : "", "quit"];
+}
+
+function makeRow(identifier) {
+    const cell = (className, label) => {
+        const made = element("td", className);
         if (label) made.dataset.label = label;
         return made;
     };
-    const buttons = actions.map((action) => {
-        const button = element("button", "", action);
-        button.type = "button";
-        button.dataset.action = action;
-        button.setAttribute("aria-label", `${action} ${client.identifier}`);
-        return button;
+    const buttons = ["", ""].map(() => {
+        const made = element("button", "");
+        made.type = "button";
+        return made;
     });
-    const made = element("tr", "",
-        cell("name", "", client.identifier),
-        cell(isAsleep ? "asleep" : "awake", "", client.state),
-        cell("for", "for", duration(Date.now() - client.since)),
-        cell("why", "", [reason(client), ...client.warnings].filter(Boolean).join("; ")),
-        cell("number", "wakes", number.format(client.counters.wakes ?? 0)),
-        cell("number", "avoided", number.format(client.offload?.wakes_avoided ?? 0)),
-        cell("number", "asleep", duration(client.counters.asleep_ns / 1e6)),
+    const made = element("tr", "", element("td", "name", identifier), cell(), cell("for", "for"), cell("why"),
+        cell("number", "wakes"), cell("number", "avoided"), cell("number", "asleep"),
         element("td", "actions", ...buttons));
-    made.dataset.identifier = client.identifier;
+    made.dataset.identifier = identifier;
     return made;
 }
 
-function showClients() {
-    // The focus stays where it is.
-    const focused = document.activeElement?.closest?.("tr");
-    const action = document.activeElement?.dataset?.action;
-    $("rows").replaceChildren(...[...clients.values()].map(row));
-    if (focused && action) {
-        $("rows").querySelector(`tr[data-identifier="${CSS.escape(focused.dataset.identifier)}"] [data-action="${action}"]`)?.focus();
+function setText(shown, text) {
+    if (shown.textContent !== text) shown.textContent = text;
+}
+
+function update(row, client, isHeld) {
+    const [, state, since, why, wakes, avoided, asleep, actions] = row.children;
+    state.className = asleepStates.has(client.state) ? "asleep" : "awake";
+    setText(state, client.state);
+    setText(since, duration(Date.now() - client.since));
+    // More or fewer lines would move the rows below.
+    if (!isHeld) setText(why, [reason(client), ...client.warnings].filter(Boolean).join("; "));
+    setText(wakes, number.format(client.counters.wakes ?? 0));
+    setText(avoided, number.format(client.offload?.wakes_avoided ?? 0));
+    setText(asleep, duration(client.counters.asleep_ns / 1e6));
+    actionsOf(client).forEach((action, index) => {
+        const button = actions.children[index];
+        if (button.dataset.action === action) return;
+        button.dataset.action = action;
+        button.textContent = action;
+        button.hidden = !action;
+        button.setAttribute("aria-label", `${action} ${client.identifier}`);
+    });
+}
+
+// Brings the rows into the order of the clients.
+function arrange() {
+    for (const [identifier, row] of rows) {
+        if (clients.has(identifier)) continue;
+        row.remove();
+        rows.delete(identifier);
     }
+    const focused = document.activeElement?.closest?.("tr");
+    let place = $("rows").firstChild;
+    for (const identifier of clients.keys()) {
+        const row = rows.get(identifier);
+        // The others move around the one with the focus, which would lose it.
+        while (row === focused && place !== row) {
+            const next = place.nextSibling;
+            $("rows").append(place);
+            place = next;
+        }
+        if (row === place) place = place.nextSibling;
+        else $("rows").insertBefore(row, place);
+    }
+}
+
+function showClients() {
+    // A button must not become another one while it is pressed.
+    if ($("rows").querySelector(":active")) return;
+    const isHeld = performance.now() < heldUntil;
+    for (const [identifier, client] of clients) {
+        if (!rows.has(identifier)) {
+            if (isHeld && rows.size >= shownClients) continue;
+            rows.set(identifier, makeRow(identifier));
+            $("rows").append(rows.get(identifier));
+        }
+        update(rows.get(identifier), client, isHeld);
+    }
+    if (!isHeld) arrange();
     $("more").textContent = total > clients.size ? `${number.format(clients.size)} of ${number.format(total)}: search to see others`
         : total ? "" : "no client";
 }
@@ -249,6 +304,7 @@ async function follow() {
         try {
             const signal = AbortSignal.any([own.signal, silence.signal]);
             const response = await ask(`/v1/events?after=${lastEvent ?? 0}`, { signal });
+            connected = own;
             $("health").className = "";
             const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
             let rest = "";
@@ -265,6 +321,7 @@ async function follow() {
             if (error.status === 401 || error.status === 403) return refused(error);
         } finally {
             clearTimeout(patience);
+            if (connected === own) connected = null;
         }
         if (stream !== own) return;
         $("health").className = "off";
@@ -299,6 +356,8 @@ function leave() {
     $("leave").hidden = true;
     $("log").replaceChildren();
     $("rows").replaceChildren();
+    rows.clear();
+    heldUntil = 0;
     $("totals").replaceChildren();
     $("health").className = "off";
     $("health").textContent = "not connected";
@@ -327,8 +386,18 @@ $("entry").addEventListener("submit", (event) => {
     enter();
 });
 $("leave").addEventListener("click", leave);
-$("search").addEventListener("input", () => { isStale = true; });
-$("state").addEventListener("change", () => { isStale = true; });
+function search() {
+    isStale = true;
+    // Other rows are asked for, wherever the pointer rests.
+    heldUntil = 0;
+}
+$("search").addEventListener("input", search);
+$("state").addEventListener("change", search);
+for (const kind of ["pointermove", "pointerdown"]) {
+    $("rows").addEventListener(kind, () => { heldUntil = Infinity; });
+}
+// A finger has left before its click comes.
+$("rows").addEventListener("pointerleave", () => { heldUntil = performance.now() + 500; });
 $("rows").addEventListener("click", async (event) => {
     const action = event.target.dataset?.action;
     const identifier = event.target.closest("tr")?.dataset.identifier;
