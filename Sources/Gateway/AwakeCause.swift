@@ -10,6 +10,8 @@ enum AwakeCause: String, CaseIterable {
     case assertion
     case media
     case fetch
+    /// It handles messages of the push service.
+    case push
     /// It handles a wake.
     case traffic
     /// Shortly after a wake: more may follow.
@@ -32,6 +34,7 @@ enum AwakeCause: String, CaseIterable {
         if !client.backgroundTasks.isEmpty { causes.append(.assertion) }
         if client.isMediaActive { causes.append(.media) }
         if client.fetch?.isRunning == true { causes.append(.fetch) }
+        if client.stateDetail.contains("a push") { causes.append(.push) }
         if client.stateDetail.contains("handling a wake") { causes.append(.traffic) }
         if client.stateDetail.contains("lingering") { causes.append(.lingering) }
         if client.stateDetail.contains("entering the background") || client.stateDetail.contains("setting up")

@@ -62,6 +62,31 @@ struct MetricsTests {
             })
     }
 
+    @Test("A client that handles messages is awake because of a push")
+    func push() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let token = try fixture.token("test", "read")
+        let (client, path) = try fixture.sleeper()
+        try client.say("fetch -")
+        _ = try fixture.supervisor.nightbell("wake", GatewayFixture.pushedName)
+        try client.wrote("ok\n")
+        try fixture.supervisor.reaches("suspended", GatewayFixture.pushedName)
+        #expect(try fixture.push(path, "unanswered") == 201)
+        #expect(
+            try eventually(within: 20_000) {
+                let shown = try fixture.get("/v1/clients/\(GatewayFixture.pushedName)", token: token).object
+                // The names of its observations are its own.
+                return shown["state_detail"] as? String == "a push"
+                    && (shown["observations"] as? [Any])?.isEmpty == true
+            })
+        #expect(
+            try eventually(within: 20_000) {
+                let text = try fixture.get("/metrics", token: token).body
+                return text.contains("nightbell_awake_because{cause=\"push\"} 1\n")
+                    && text.contains("nightbell_awake_because{cause=\"other\"} 0\n")
+            })
+    }
+
     @Test("The gateway counts its own requests, with few labels whatever its peers say")
     func requests() throws {
         let fixture = try GatewayFixture()

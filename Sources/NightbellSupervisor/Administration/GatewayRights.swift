@@ -44,18 +44,19 @@ extension WakeReasons {
 }
 
 extension ClientView {
-    /// Leaves out what tells where a person is, before it is described.
-    mutating func hideObservations() {
-        observations = []
+    /// Leaves out what tells where a person is, before it is described. A push tells nothing of that.
+    mutating func hideWhereabouts() {
+        observations.removeAll { $0.subject != .pushes }
         launches.reasons.subtract(.ofWhereabouts)
     }
 }
 
 extension WireClientInfo {
-    /// Leaves out what the gateway must not know of a client besides its observations: command lines and
-    /// environments contain passwords.
+    /// Leaves out what the gateway must not know of a client besides its whereabouts: command lines and
+    /// environments contain passwords, and the names of observations are the client's own.
     mutating func hideSecrets() {
         clearLaunch()
+        observations = []
         counters.hideObservations()
     }
 }

@@ -15,7 +15,7 @@ extension Supervisor {
     ) -> WireClientInfo? {
         guard var view = supervision.view(of: client, at: now) else { return nil }
         guard isGateway(connection) else { return info(view, inFull: inFull) }
-        view.hideObservations()
+        view.hideWhereabouts()
         var info = info(view, inFull: inFull)
         info.hideSecrets()
         return info
@@ -172,7 +172,8 @@ extension ClientView {
             names.append("to be launched: \(launches.reasons.names)")
         }
         if state == .dormant, launches.isQuit {
-            names.append(observations.isEmpty ? "quit" : "quit; only its location launches it")
+            let isLocated = observations.contains { $0.subject.mode == .location }
+            names.append(isLocated ? "quit; only its location launches it" : "quit")
         }
         if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
         if let until = launches.waitsForMemoryUntil {
