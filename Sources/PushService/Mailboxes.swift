@@ -131,6 +131,8 @@ package struct Mailboxes {
         var subscriptions: [String: String] = [:]
         /// Grows whenever the client has to be told.
         var number: UInt64 = 0
+        /// The supervisor may know of messages.
+        var isTold = false
 
         var isEmpty: Bool { messages.isEmpty && subscriptions.isEmpty }
     }
@@ -143,11 +145,13 @@ package struct Mailboxes {
     /// The last number that was given to a message, or to a report.
     package private(set) var lastNumber: UInt64
     private let limits: PushLimits
+    private static let mostForgotten = 64
     /// When to look for messages that are too old. One that is gone may have been the reason.
     package private(set) var expiryDue: Int64?
     /// The clients about which the supervisor has to be told.
-    private(set) var changed: Deque<Recipient> = []
     private var isChanged: Set<Recipient> = []
+    /// Their order, and some that have been forgotten.
+    private var changed: Deque<Recipient> = []
 
     package init(_ limits: PushLimits, lastNumber: UInt64 = 0) {
         self.limits = limits
@@ -193,11 +197,12 @@ package struct Mailboxes {
         }
     }
 
-    /// The number of each report is that of its last message.
+    /// The number of each report is that of its last message, as it may have been told.
     mutating func numberByMessages() {
         for recipient in mailboxes.keys {
             let last = mailboxes[recipient]?.messages.last?.id
             mailboxes[recipient]?.number = last ?? 0
+            mailboxes[recipient]?.isTold = true
         }
     }
 
@@ -230,7 +235,6 @@ package struct Mailboxes {
         mailboxes[recipient]?.subscriptions[subscription.name] = nil
         let ids = (mailboxes[recipient]?.messages ?? []).filter { $0.token == subscription.token }.map(\.id)
         drop(Set(ids), of: recipient)
-        // Without a message and without an address it is forgotten when that is told.
         noteChange(of: recipient)
         return ids
     }
@@ -331,9 +335,28 @@ package struct Mailboxes {
         return (mailbox.number, mailbox.messages.lazy.map(\.urgency).max())
     }
 
+    /// A client without messages and without an address is forgotten once the supervisor is told that nothing waits, and at
+    /// once if it does not know of messages: others can have any number of clients come and go before it is told.
     package mutating func noteChange(of recipient: Recipient) {
-        guard mailboxes[recipient] != nil else { return }
+        guard let mailbox = mailboxes[recipient] else { return }
+        guard !mailbox.isEmpty || mailbox.isTold else { return forget(recipient) }
         if isChanged.insert(recipient).inserted { changed.append(recipient) }
+    }
+
+    private mutating func forget(_ recipient: Recipient) {
+        mailboxes[recipient] = nil
+        isChanged.remove(recipient)
+        guard changed.count > 2 * isChanged.count + Self.mostForgotten else { return }
+        var left = isChanged
+        changed = Deque(changed.filter { left.remove($0) != nil })
+    }
+
+    /// Its connection is lost: it knows nothing any more, and nor does the next one.
+    package mutating func supervisorLeft() {
+        for (recipient, mailbox) in mailboxes where mailbox.isTold {
+            mailboxes[recipient]?.isTold = false
+            if mailbox.isEmpty { forget(recipient) }
+        }
     }
 
     /// Another supervisor knows nothing.
@@ -345,13 +368,16 @@ package struct Mailboxes {
 
     /// Of the clients about which the supervisor has to be told, the one that waits for longest.
     package mutating func takeChanged() -> Recipient? {
-        guard let taken = changed.popFirst() else { return nil }
-        isChanged.remove(taken)
-        return taken
+        while let next = changed.popFirst() {
+            if isChanged.remove(next) != nil { return next }
+        }
+        return nil
     }
 
-    /// The supervisor is told that nothing waits for a client: without an address it can be forgotten.
-    package mutating func forgetIfEmpty(_ recipient: Recipient) {
-        if mailboxes[recipient]?.isEmpty == true { mailboxes[recipient] = nil }
+    /// The supervisor is told whether messages wait for a client.
+    package mutating func noteTold(_ recipient: Recipient) {
+        guard let mailbox = mailboxes[recipient] else { return }
+        mailboxes[recipient]?.isTold = !mailbox.messages.isEmpty
+        if mailbox.isEmpty { forget(recipient) }
     }
 }

@@ -113,9 +113,7 @@ package final class PushService {
             repetitions = Self.repetitions[...]
             tellSupervisorAgain()
         }
-        reporter.onLost = { [unowned self] lost in
-            for recipient in lost { mailboxes.noteChange(of: recipient) }
-        }
+        reporter.onDisconnected = { [unowned self] in mailboxes.supervisorLeft() }
         loop.onTurnEnd = { [unowned self] in endTurn() }
     }
 
@@ -238,14 +236,12 @@ package final class PushService {
 
     private func report() {
         while reporter.hasRoom, let recipient = mailboxes.takeChanged() {
-            guard let report = mailboxes.report(on: recipient) else {
-                mailboxes.forgetIfEmpty(recipient)
-                continue
-            }
-            guard reporter.report(recipient, report.number, report.urgency) else {
+            if let report = mailboxes.report(on: recipient),
+                !reporter.report(recipient, report.number, report.urgency)
+            {
                 return mailboxes.noteChange(of: recipient)
             }
-            if report.urgency == nil { mailboxes.forgetIfEmpty(recipient) }
+            mailboxes.noteTold(recipient)
         }
     }
 

@@ -20,13 +20,13 @@ final class SupervisorReporter {
     private var isBlocked = false
     private var lastRequest: UInt64 = 0
     /// Reports without an answer.
-    private var unanswered: [UInt64: Recipient] = [:]
+    private var unanswered: Set<UInt64> = []
     private var pause = pauses.lowerBound
     private var lastProblem = ""
     /// Called when another supervisor is there.
     var onConnected: () -> Void = {}
-    /// Called with the clients of reports that may not have arrived.
-    var onLost: ([Recipient]) -> Void = { _ in }
+    /// Called when that supervisor is there no more.
+    var onDisconnected: () -> Void = {}
 
     private static let mostUnanswered = 32
     /// Between two attempts to connect, in milliseconds.
@@ -55,9 +55,9 @@ final class SupervisorReporter {
             }
             self.socket = consume socket
             isConnected = true
+            onConnected()
             // A connection that says nothing would be closed.
             _ = send(.status(.init()))
-            onConnected()
         } catch {
             disconnect("\(error)", after: pause)
             pause = min(2 * pause, Self.pauses.upperBound)
@@ -71,11 +71,12 @@ final class SupervisorReporter {
         input = nil
         output = nil
         socket = nil
-        isConnected = false
         isBlocked = false
-        let lost = Array(unanswered.values)
-        unanswered = [:]
-        onLost(lost)
+        unanswered = []
+        if isConnected {
+            isConnected = false
+            onDisconnected()
+        }
         timer?.set(milliseconds: milliseconds)
     }
 
@@ -90,7 +91,7 @@ final class SupervisorReporter {
                     $0.number = number
                     $0.urgency = urgency?.wire ?? .unspecified
                 }))
-        if isSent { unanswered[lastRequest] = recipient }
+        if isSent { unanswered.insert(lastRequest) }
         return isSent
     }
 
@@ -135,7 +136,7 @@ final class SupervisorReporter {
             disconnect(error.message, after: isRefusal ? Self.longPause : pause)
             return pause = min(2 * pause, Self.pauses.upperBound)
         }
-        unanswered[message.request] = nil
+        unanswered.remove(message.request)
         (pause, lastProblem) = (Self.pauses.lowerBound, "")
     }
 }

@@ -68,11 +68,53 @@ struct MailboxTests {
     func forgotten() throws {
         var boxes = try mailboxes()
         let subscription = try #require(boxes.subscription(of: reader, named: ""))
-        _ = boxes.remove(subscription)
-        #expect(boxes.takeChanged() == reader && boxes.report(on: reader) == nil)
-        boxes.forgetIfEmpty(reader)
+        let id = try leave(&boxes)
+        #expect(boxes.takeChanged() == reader)
+        boxes.noteTold(reader)
+        // Not before the supervisor is told.
+        #expect(boxes.remove(subscription) == [id])
+        #expect(boxes.takeChanged() == reader && boxes.report(on: reader)?.number == id)
+        boxes.noteTold(reader)
         boxes.noteChange(of: reader)
+        #expect(boxes.takeChanged() == nil && boxes.report(on: reader) == nil)
+    }
+
+    @Test(
+        "A client without an address and without messages is forgotten at once if no supervisor knows of it")
+    func forgottenUntold() throws {
+        var boxes = Mailboxes(PushLimits())
+        let all = (0..<100_000).map { Recipient(user: 1_000, client: "org.example.c\($0)") }
+        func come(_ recipient: Recipient) throws -> (PushSubscription, UInt64) {
+            let subscription = PushSubscription(
+                token: recipient.client, recipient: recipient, name: "", applicationServerKey: [])
+            try boxes.add(subscription)
+            let (message, _, _) = try boxes.add(
+                PushOffer(to: .client(recipient), [], .normal, topic: "", lifetime: 60), at: 0)
+            return (subscription, message.id)
+        }
+        func go(_ recipient: Recipient, _ left: (PushSubscription, UInt64)) {
+            _ = boxes.remove(left.0)
+            _ = boxes.acknowledge([left.1], of: recipient)
+        }
+        for recipient in all { go(recipient, try come(recipient)) }
+        let kept = all.count { boxes.report(on: $0) != nil }
+        #expect(kept == 0 && boxes.takeChanged() == nil)
+        // One that comes back is told of once.
+        go(all[0], try come(all[0]))
+        let message = try boxes.add(
+            PushOffer(to: .client(all[1]), [], .normal, topic: "", lifetime: 60), at: 0)
+        let left = try come(all[0])
+        for recipient in all[2..<200] { go(recipient, try come(recipient)) }
+        #expect(Set([boxes.takeChanged(), boxes.takeChanged()]) == Set(all[...1]))
         #expect(boxes.takeChanged() == nil)
+        // One that the supervisor knows of is forgotten when it has left.
+        boxes.noteTold(all[0])
+        go(all[0], left)
+        #expect(boxes.report(on: all[0]) != nil)
+        boxes.supervisorLeft()
+        #expect(boxes.report(on: all[0]) == nil && boxes.takeChanged() == nil)
+        boxes.noteAll()
+        #expect(boxes.takeChanged() == message.to && boxes.takeChanged() == nil)
     }
 
     @Test("A topic replaces only its own message, of the same address")
