@@ -41,9 +41,11 @@ struct PushEndpoints: Sendable {
         let body = try await request.collectBody(upTo: limits.bodyBytes)
         let offer = PushOffer(to: target, Array(buffer: body), urgency, topic: topic, lifetime: lifetime)
         switch await door.leave(offer) {
-        case .accepted(let id, let seconds):
+        case .accepted(let seconds):
+            // Any sender would see from a number how many messages come for all.
             return Response(
-                status: .created, headers: [.location: "/push-message/\(id)", .ttl: "\(seconds)"])
+                status: .created,
+                headers: [.location: "/push-message/\(PushName.random())", .ttl: "\(seconds)"])
         case .refused(.noSubscription): throw APIError.notFound
         case .refused:
             throw APIError(

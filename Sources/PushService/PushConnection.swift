@@ -263,6 +263,16 @@ final class PushConnection {
     }
 }
 
+package enum PushName {
+    /// 192 random bits, as base64url: it cannot be guessed, and tells nothing.
+    package static func random() -> String {
+        let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+        var generator = SystemRandomNumberGenerator()
+        let characters = (0..<32).map { _ in digits[Int(generator.next() & 63 as UInt64)] }
+        return String(decoding: characters, as: UTF8.self)
+    }
+}
+
 package enum PushTopic {
     /// At most 32 characters of base64url (RFC 8030, section 5.4); empty: there is none.
     package static func isValid(_ text: String) -> Bool {

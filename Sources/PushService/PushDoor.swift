@@ -4,8 +4,8 @@ import Synchronization
 /// How other threads leave messages.
 package final class PushDoor: Sendable {
     package enum Outcome: Sendable {
-        /// It is stored, with this id and lifetime in seconds.
-        case accepted(UInt64, lifetime: Int64)
+        /// It is stored, with this lifetime in seconds.
+        case accepted(lifetime: Int64)
         case refused(Mailboxes.Refusal)
         /// It could not be stored, or the service has ended.
         case failed

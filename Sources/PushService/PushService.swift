@@ -287,8 +287,8 @@ package final class PushService {
                 continue
             }
             do throws(Mailboxes.Refusal) {
-                let (id, lifetime) = try add(offer)
-                accepted.append((continuation, .accepted(id, lifetime: lifetime)))
+                let (_, lifetime) = try add(offer)
+                accepted.append((continuation, .accepted(lifetime: lifetime)))
             } catch {
                 accepted.append((continuation, .refused(error)))
             }
@@ -315,7 +315,7 @@ package final class PushService {
         _ recipient: Recipient, _ name: String, _ key: [UInt8]
     ) throws(Mailboxes.Refusal) -> String {
         let subscription = PushSubscription(
-            token: Self.makeToken(), recipient: recipient, name: name, applicationServerKey: key)
+            token: PushName.random(), recipient: recipient, name: name, applicationServerKey: key)
         if let old = mailboxes.subscription(of: recipient, named: name) {
             _ = mailboxes.replace(old, by: subscription)
             store.remove(old)
@@ -329,14 +329,6 @@ package final class PushService {
     }
 
     private func address(_ token: String) -> String { configuration.publicURL + "/push/" + token }
-
-    /// 192 random bits, as base64url.
-    private static func makeToken() -> String {
-        let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-        var generator = SystemRandomNumberGenerator()
-        let characters = (0..<32).map { _ in digits[Int(generator.next() & 63 as UInt64)] }
-        return String(decoding: characters, as: UTF8.self)
-    }
 
     func names(of recipient: Recipient) -> [String] {
         // As for `address`.

@@ -70,7 +70,6 @@ struct PushTests {
         try sleep(fixture, client)
         let response = try send(fixture, path, "hello")
         #expect(response.status == 201 && response.headers["ttl"] == "600")
-        #expect(response.headers["location"]?.hasPrefix("/push-message/") == true)
         try client.wrote("push budget_ms=30000")
         try client.wrote(" hello\n")
         try fixture.supervisor.reaches("suspended", Self.name)
@@ -81,6 +80,21 @@ struct PushTests {
         #expect(try address(client) == path)
         try fixture.supervisor.reaches("suspended", Self.name)
         #expect(client.output.components(separatedBy: " hello\n").count == 2)
+    }
+
+    @Test("The name that a sender gets for its message tells nothing of other messages")
+    func locations() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try reader(fixture)
+        let locations = try (0..<2).map { _ in
+            try #require(try send(fixture, path, "x").headers["location"]).split(separator: "/")
+        }
+        for location in locations {
+            #expect(location.count == 2 && location.first == "push-message", "\(location)")
+            #expect(location.last?.utf8.count == 32 && Int(location.last ?? "") == nil)
+        }
+        #expect(locations[0] != locations[1])
+        withExtendedLifetime(client) {}
     }
 
     @Test("A client in the foreground is told at once")
