@@ -378,6 +378,9 @@ package nonisolated struct WirePushAnswer: Sendable {
     /// sorted
     package var names: [String] = []
 
+    /// of each name, in the same order
+    package var endpoints: [String] = []
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -1000,7 +1003,7 @@ nonisolated extension WirePushAnswer.Subscription: SwiftProtobuf.Message, SwiftP
 
 nonisolated extension WirePushAnswer.Subscriptions: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WirePushAnswer.protoMessageName + ".Subscriptions"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}names\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}names\0\u{1}endpoints\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1009,6 +1012,7 @@ nonisolated extension WirePushAnswer.Subscriptions: SwiftProtobuf.Message, Swift
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedStringField(value: &self.names) }()
+      case 2: try { try decoder.decodeRepeatedStringField(value: &self.endpoints) }()
       default: break
       }
     }
@@ -1018,11 +1022,15 @@ nonisolated extension WirePushAnswer.Subscriptions: SwiftProtobuf.Message, Swift
     if !self.names.isEmpty {
       try visitor.visitRepeatedStringField(value: self.names, fieldNumber: 1)
     }
+    if !self.endpoints.isEmpty {
+      try visitor.visitRepeatedStringField(value: self.endpoints, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WirePushAnswer.Subscriptions, rhs: WirePushAnswer.Subscriptions) -> Bool {
     if lhs.names != rhs.names {return false}
+    if lhs.endpoints != rhs.endpoints {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

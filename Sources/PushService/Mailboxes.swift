@@ -40,8 +40,8 @@ package struct PushLimits: Sendable, Equatable {
     package var connections = 2_048
     package var connectionsOfUser = 1_024
     /// The most that the kernel keeps for a process that does not read, in bytes; it doubles that, and takes one
-    /// more answer. The largest answer has to fit.
-    package var sendBufferBytes = 24_576
+    /// more answer. The largest answer has to fit: 64 addresses with the longest names.
+    package var sendBufferBytes = 28_672
     /// How long a connection may leave answers unread that the kernel does not take, in seconds.
     package var unreadTime: Int64 = 10
     /// A connection that asks nothing for so long is ended, in seconds.
@@ -212,9 +212,10 @@ package struct Mailboxes {
         mailboxes[recipient]?.subscriptions[name].flatMap { subscriptions[$0] }
     }
 
-    /// Sorted.
-    package func names(of recipient: Recipient) -> [String] {
-        (mailboxes[recipient]?.subscriptions.keys).map { $0.sorted() } ?? []
+    /// The tokens of a client's addresses, sorted by name.
+    package func tokens(of recipient: Recipient) -> [(name: String, token: String)] {
+        (mailboxes[recipient]?.subscriptions ?? [:]).sorted { $0.key < $1.key }
+            .map { (name: $0.key, token: $0.value) }
     }
 
     package mutating func add(_ subscription: PushSubscription) throws(Refusal) {

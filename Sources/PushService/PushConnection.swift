@@ -149,7 +149,12 @@ final class PushConnection {
         case .send(let message): return try send(message, recipient)
         case .list:
             isLarge = true
-            return .subscriptions(.with { $0.names = service.names(of: recipient) })
+            let addresses = service.addresses(of: recipient)
+            return .subscriptions(
+                .with {
+                    $0.names = addresses.map(\.name)
+                    $0.endpoints = addresses.map(\.address)
+                })
         case nil: throw Refusal(.invalid, "no request")
         }
     }

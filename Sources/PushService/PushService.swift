@@ -330,10 +330,11 @@ package final class PushService {
 
     private func address(_ token: String) -> String { configuration.publicURL + "/push/" + token }
 
-    func names(of recipient: Recipient) -> [String] {
+    /// Sorted by name.
+    func addresses(of recipient: Recipient) -> [(name: String, address: String)] {
         // As for `address`.
         mailboxes.noteChange(of: recipient)
-        return mailboxes.names(of: recipient)
+        return mailboxes.tokens(of: recipient).map { (name: $0.name, address: address($0.token)) }
     }
 
     func unsubscribe(_ recipient: Recipient, _ name: String) {

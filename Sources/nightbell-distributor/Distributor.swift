@@ -17,7 +17,12 @@ final class Distributor: BusClient {
     private let client: Client
     private let bus: BusConnection
     private var object: BusHold?
-    private var registrations: [String: Registration] = [:]
+    /// By their tokens.
+    private var registrations: [String: (registration: Registration, address: String)] = [:]
+    /// The push service may have been replaced.
+    private var serviceWatch: PathWatch?
+    private var lookTimer: LoopTimer?
+    private var lookPauses: ArraySlice<Int64> = []
     /// Pushes that are being handled, and calls to programs with their messages.
     private var pushes: [Pushes] = []
     private var calls: [UInt64: Call] = [:]
@@ -37,6 +42,8 @@ final class Distributor: BusClient {
     /// Other programs' messages wait so long for one that does not answer, once: while it has not, its further ones
     /// are not waited for.
     private static let waitTime: Int64 = 1_000
+    /// A push service that has come may not answer yet: it is asked again after these pauses, in milliseconds.
+    private static let lookPauses: [Int64] = [1_000, 10_000]
 
     /// A call to a program with a message.
     private struct Call {
@@ -50,17 +57,45 @@ final class Distributor: BusClient {
         self.client = client
         self.bus = bus
         patience = LoopTimer(loop) { [unowned self] in stopWaiting() }
+        lookTimer = LoopTimer(loop) { [unowned self] in lookAgain() }
         bus.add(self)
     }
 
     /// Reads the registrations that were made before.
     func restore() throws(NightbellError) {
+        serviceWatch = PathWatch(loop, [client.pushSocket]) { [unowned self] in
+            lookPauses = Self.lookPauses[...]
+            lookAgain()
+        }
         try client.observe("nightbell.pushes", .pushes)
         // After that: with this question it is told of messages that wait.
-        for name in try client.pushEndpointNames() {
+        try look()
+    }
+
+    /// Compares the addresses with those that programs know. After a start all are told: they may have changed
+    /// while no distributor ran.
+    private func look() throws(NightbellError) {
+        var found: [String: (registration: Registration, address: String)] = [:]
+        for (name, address) in try client.pushEndpoints().sorted(by: { $0.key < $1.key }) {
             if let registration = Registration(name: name) {
-                registrations[registration.token] = registration
+                found[registration.token] = (registration, address)
             }
+        }
+        let known = registrations
+        registrations = found
+        for (token, (registration, _)) in known where found[token]?.registration != registration {
+            tell(registration, .unregistered(isConfirmation: false))
+        }
+        for (token, (registration, address)) in found where known[token]?.address != address {
+            tell(registration, .address(address))
+        }
+    }
+
+    private func lookAgain() {
+        do throws(NightbellError) {
+            try look()
+        } catch {
+            if let pause = lookPauses.popFirst() { lookTimer?.set(milliseconds: pause) }
         }
     }
 
@@ -69,6 +104,8 @@ final class Distributor: BusClient {
     func busOpened() {
         guard let bus = unsafe bus.handle else { return }
         object = unsafe BusHold.object(bus, Self.path, name: Self.busName) { [unowned self] in take($0) }
+        // Notices that were under way went with the last connection.
+        for (registration, address) in registrations.values { tell(registration, .address(address)) }
     }
 
     func busClosed(_ absence: Absence) {
@@ -146,18 +183,18 @@ final class Distributor: BusClient {
             bytes = decoded
         }
         // A token belongs to the program that used it first.
-        if let known = registrations[registration.token] {
+        if let known = registrations[registration.token]?.registration {
             guard known.service == registration.service else { return "UNAUTHORIZED" }
             if known != registration { unregister(known.token, isTold: false) }
         }
         let others = registrations.values.count {
-            $0.service == registration.service && $0.token != registration.token
+            $0.registration.service == registration.service && $0.registration.token != registration.token
         }
         guard others < Self.mostOfProgram else { return "ACTION_REQUIRED" }
         do throws(NightbellError) {
             let address = try client.pushEndpoint(registration.name, applicationServerKey: bytes)
-            registrations[registration.token] = registration
-            tell(registration, "NewEndpoint", address)
+            registrations[registration.token] = (registration, address)
+            tell(registration, .address(address))
             return nil
         } catch {
             return error.code == .pushRefused ? "ACTION_REQUIRED" : "NETWORK"
@@ -165,7 +202,7 @@ final class Distributor: BusClient {
     }
 
     private func unregister(_ token: String, isTold: Bool = true) {
-        guard let registration = registrations[token] else { return }
+        guard let registration = registrations[token]?.registration else { return }
         do throws(NightbellError) {
             try client.removePushEndpoint(registration.name)
             registrations[token] = nil
@@ -173,24 +210,36 @@ final class Distributor: BusClient {
             return complain("\(registration.service) stays registered: \(error)")
         }
         guard isTold else { return }
-        tell(registration, "Unregistered", nil)
+        tell(registration, .unregistered(isConfirmation: true))
+    }
+
+    private enum Notice {
+        case address(String)
+        case unregistered(isConfirmation: Bool)
     }
 
     /// Tells a program of its address, or that it has none any more.
-    private func tell(_ registration: Registration, _ member: String, _ address: String?) {
+    private func tell(_ registration: Registration, _ notice: Notice) {
         guard let bus = unsafe bus.handle else { return }
         lastNotice += 1
         let number = lastNotice
+        let member =
+            switch notice {
+            case .address: "NewEndpoint"
+            case .unregistered: "Unregistered"
+            }
         notices[number] = unsafe BusHold.call(
             bus, registration.service, Registration.path, registration.interface, member,
             milliseconds: Self.callTime
         ) { writer in
-            switch registration.version {
-            case .one: writer.text(registration.token) && (address.map { writer.text($0) } ?? true)
-            case .two:
-                writer.dictionary(
-                    [("token", .text(registration.token))] + (address.map { [("endpoint", .text($0))] } ?? [])
-                )
+            switch (registration.version, notice) {
+            case (.one, .address(let address)): writer.text(registration.token) && writer.text(address)
+            // Without a token: the program has asked for it itself.
+            case (.one, .unregistered(let isConfirmation)):
+                writer.text(isConfirmation ? "" : registration.token)
+            case (.two, .address(let address)):
+                writer.dictionary([("token", .text(registration.token)), ("endpoint", .text(address))])
+            case (.two, .unregistered): writer.dictionary([("token", .text(registration.token))])
             }
         } onReply: { [unowned self] _ in
             notices[number] = nil
@@ -219,7 +268,7 @@ final class Distributor: BusClient {
 
     private func handOver(_ message: PushMessage, _ pushes: Pushes) {
         guard let registration = Registration(name: message.subscription),
-            registrations[registration.token] == registration
+            registrations[registration.token]?.registration == registration
         else { return acknowledge(message, pushes) }
         guard let bus = unsafe bus.handle else { return hasFailed = true }
         let call = unsafe BusHold.call(

@@ -68,7 +68,15 @@ final class GatewayFixture {
     }
 
     /// Starts another one after `killGateway`, on another port.
-    func startGateway() throws { (gateway, port) = try Self.start(arguments) }
+    ///
+    /// - Parameter more: further arguments.
+    func startGateway(_ more: String...) throws { (gateway, port) = try Self.start(arguments + more) }
+
+    func loseStore() {
+        for name in ["pushes.sqlite", "pushes.sqlite-wal", "pushes.sqlite-shm"] {
+            unlink(pushStore + "/" + name)
+        }
+    }
 
     /// Makes a token and returns its text.
     func token(_ name: String = "test", _ scopes: String...) throws -> String {

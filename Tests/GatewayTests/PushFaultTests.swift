@@ -30,9 +30,7 @@ struct PushFaultTests {
         #expect(try fixture.push(path, "before") == 201)
         try client.wrote(" before\n")
         try fixture.killGateway()
-        for name in ["pushes.sqlite", "pushes.sqlite-wal", "pushes.sqlite-shm"] {
-            unlink(fixture.pushStore + "/" + name)
-        }
+        fixture.loseStore()
         try fixture.startGateway()
         #expect(try fixture.push(path, "nowhere") == 404)
         #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)

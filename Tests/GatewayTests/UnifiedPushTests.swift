@@ -103,6 +103,11 @@ struct UnifiedPushTests {
             return "/push/\(token)"
         }
 
+        func stopDistributor() throws {
+            distributor.send(signal: SIGTERM)
+            _ = try distributor.outcome()
+        }
+
         func send(_ body: String) throws -> Int {
             try fixture.post(try address(), headers: ["TTL: 600"], body: body).status
         }
@@ -192,14 +197,51 @@ struct UnifiedPushTests {
         let session = try Session()
         let connector = try session.connector("register", "2", "token-one")
         try session.noted("REGISTRATION_SUCCEEDED")
-        session.distributor.send(signal: SIGTERM)
-        _ = try session.distributor.outcome()
+        try session.stopDistributor()
         #expect(try session.send("in between") == 201)
         try session.startDistributor()
         try session.noted("\"message\": \"\(hex("in between"))\"")
         connector.send(signal: SIGKILL)
-        session.distributor.send(signal: SIGTERM)
-        _ = try session.distributor.outcome()
+        try session.stopDistributor()
+    }
+
+    @Test("Programs are told that their address has another beginning", arguments: ["1", "2"])
+    func otherBeginning(version: String) throws {
+        let session = try Session(isActivatable: false)
+        let connector = try session.connector("register", version, "token-one")
+        try session.noted("[\"endpoint\", \(version)")
+        let path = try session.address()
+        func restart(_ url: String) throws {
+            try session.fixture.killGateway()
+            try session.fixture.startGateway("--public-url", url)
+        }
+        func told(_ url: String) throws {
+            try session.noted(
+                "[\"endpoint\", \(version), {\"token\": \"token-one\", \"endpoint\": \"\(url)\(path)\"}]")
+        }
+        // The distributor notices another gateway …
+        try restart("https://push.example.org")
+        try told("https://push.example.org")
+        // … also one that has come while it did not run.
+        try session.stopDistributor()
+        try restart("https://other.example.org")
+        try session.startDistributor()
+        try told("https://other.example.org")
+        connector.send(signal: SIGKILL)
+        try session.stopDistributor()
+    }
+
+    @Test("Programs are told that their address went with the store", arguments: ["1", "2"])
+    func lostStore(version: String) throws {
+        let session = try Session(isActivatable: false)
+        let connector = try session.connector("register", version, "token-one")
+        try session.noted("[\"endpoint\", \(version)")
+        try session.fixture.killGateway()
+        session.fixture.loseStore()
+        try session.fixture.startGateway()
+        try session.noted("[\"unregistered\", \(version), {\"token\": \"token-one\"}]")
+        connector.send(signal: SIGKILL)
+        try session.stopDistributor()
     }
 
     @Test("One program can have sixteen addresses, and takes none of another one's")
@@ -226,6 +268,20 @@ struct UnifiedPushTests {
         let again = try session.connector()
         try session.noted("\"message\": \"\(hex("patience"))\"")
         again.send(signal: SIGKILL)
+    }
+
+    @Test("In the old version, an end that the program has asked for is confirmed without its token")
+    func oldConfirmation() throws {
+        let session = try Session(isActivatable: false)
+        let first = try session.connector("register", "1", "token-one")
+        try session.noted("NEW_ENDPOINT")
+        let address = try session.address()
+        first.send(signal: SIGKILL)
+        _ = try first.outcome()
+        let second = try session.connector("unregister", "1", "token-one")
+        try session.noted("[\"unregistered\", 1, {\"token\": \"\"}]")
+        #expect(try session.fixture.post(address, headers: ["TTL: 1"]).status == 404)
+        second.send(signal: SIGKILL)
     }
 
     @Test("A registration ends, and belongs to the program that made it")

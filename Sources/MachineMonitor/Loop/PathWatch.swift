@@ -1,11 +1,11 @@
-import EventHandlers
+package import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
 
 /// Tells when one of these paths may have appeared or gone, by inotify(7) on the nearest directories that
 /// exist.
-final class PathWatch {
+package final class PathWatch {
     private let paths: [String]
     private let handler: () -> Void
     private var descriptor: OwnedDescriptor?
@@ -26,7 +26,7 @@ final class PathWatch {
         return UInt32(events | IN_ATTRIB | IN_ONLYDIR)
     }()
 
-    init(_ loop: HandlerLoop, _ paths: [String], _ handler: @escaping () -> Void) {
+    package init(_ loop: HandlerLoop, _ paths: [String], _ handler: @escaping () -> Void) {
         self.paths = paths
         self.handler = handler
         pause = LoopTimer(loop) { [unowned self] in receive() }

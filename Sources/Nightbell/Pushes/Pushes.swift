@@ -165,14 +165,18 @@ extension Client {
         _ = try session.pushConnection().ask(.unsubscribe(.with { $0.name = name }))
     }
 
-    /// The names of the client's addresses, sorted.
+    /// The client's addresses, by their names.
     ///
     /// - Throws: as ``pushEndpoint(_:applicationServerKey:)``.
-    public func pushEndpointNames() throws(NightbellError) -> [String] {
-        guard case .subscriptions(let subscriptions)? = try session.pushConnection().ask(.list(.init()))
+    public func pushEndpoints() throws(NightbellError) -> [String: String] {
+        guard case .subscriptions(let answer)? = try session.pushConnection().ask(.list(.init())),
+            answer.names.count == answer.endpoints.count
         else { throw NightbellError(.malformedAnswer, "the answer to List is of another kind") }
-        return subscriptions.names
+        return Dictionary(zip(answer.names, answer.endpoints)) { first, _ in first }
     }
+
+    /// Where this process reaches the push service; empty: nowhere.
+    package var pushSocket: String { session.core.withLock { $0.state.welcome.pushSocket } }
 
     /// The name of the observation of pushes.
     private static let pushObservation = "nightbell.pushes"
