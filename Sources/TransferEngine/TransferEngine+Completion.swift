@@ -1,3 +1,4 @@
+import EventHandlers
 import TransferModel
 
 /// The completion of a task of which all bytes are there.
@@ -51,10 +52,25 @@ extension TransferEngine {
         guard let task = tasks[id] else { return }
         let bytes = attempt.facts.bytes
         finish(id, Outcome(status: status, bytes: bytes, digest: digest))
-        guard task.record.durableBytes < bytes else { return }
-        flusher.submit(.flushFile(path: files.path(id, of: task.session, .data))) { [unowned self] result in
-            if case .done = result { setDurable(id, bytes) }
+        if task.record.durableBytes < bytes { flushLater(id) }
+    }
+
+    /// Most results are taken, and released, within a moment: writing them to the disk before would slow down the
+    /// other transfers for nothing.
+    private func flushLater(_ id: TaskID) {
+        unflushed.append(id)
+        if flushTimer?.deadline == nil { flushTimer?.set(milliseconds: Self.flushPause) }
+    }
+
+    func flushResults() {
+        for id in unflushed {
+            guard let task = tasks[id], case .finished(let outcome) = task.record.state else { continue }
+            flusher.submit(.flushFile(path: files.path(id, of: task.session, .data))) {
+                [unowned self] result in
+                if case .done = result { setDurable(id, outcome.bytes) }
+            }
         }
+        unflushed.removeAll()
     }
 
     private func setDurable(_ id: TaskID, _ bytes: Int64) {

@@ -58,6 +58,11 @@ package final class TransferEngine {
     var clockChange: ClockChangeDescriptor?
     /// Files of uploads that are being copied.
     var copies: [TaskID: (target: OpenFile, bytes: Int64)] = [:]
+    /// Results that are not written to the disk yet, as far as they are still there.
+    var unflushed: [TaskID] = []
+    var flushTimer: LoopTimer?
+    /// In milliseconds, at most.
+    static let flushPause: Int64 = 5_000
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// Sessions of which a task has ended in this turn, or has begun to wait for room.
@@ -91,6 +96,7 @@ package final class TransferEngine {
         ageTimer = LoopTimer(loop) { [unowned self] in endOld() }
         reminderTimer = LoopTimer(loop) { [unowned self] in remind() }
         issueTimer = LoopTimer(loop) { [unowned self] in beginIssues() }
+        flushTimer = LoopTimer(loop) { [unowned self] in flushResults() }
         try load()
         endOld()
     }
@@ -219,6 +225,7 @@ package final class TransferEngine {
     /// Whether nothing runs, and nothing waits but for a good moment.
     package var isIdle: Bool {
         queue.isIdle && worker.isIdle && flusher.isIdle && copier.isIdle && attempts.isEmpty
+            && unflushed.isEmpty
     }
 
     func randomNumber() -> UInt64 { random.next() }
