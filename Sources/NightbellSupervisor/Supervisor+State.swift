@@ -5,8 +5,8 @@ import NightbellCore
 
 /// Logs when the state that outlives the supervisor cannot be written, and when it can again.
 final class StateLog: @unchecked Sendable {
-    // Sendable: the store never makes two calls of `report` at a time, and has been flushed before
-    // `tellOfHeldBack`.
+    // Sendable: mutable state is touched only with the lock held.
+    private let lock = Lock()
     private var limiter = LogLimiter()
     private let logger: Logger
 
@@ -15,21 +15,33 @@ final class StateLog: @unchecked Sendable {
     }
 
     func report(_ change: IdentifierStore.Change) {
-        let now = Instant(nanoseconds: BootClock.now())
         switch change {
-        case .damaged(let what):
-            limiter.log(.state, "the table of identifiers: \(what)", .error, logger, at: now)
-        case .unwritable(let why):
-            limiter.log(
-                .state,
-                "cannot write down the owners of identifiers; it is tried again until it works: \(why)",
-                .error, logger, at: now)
-        case .written:
-            limiter.log(.state, "the owners of identifiers are written down again", .notice, logger, at: now)
+        case .damaged(let what): log("the table of identifiers: \(what)", .error)
+        case .unwritable(let why): report(.unwritable(why), of: "the owners of identifiers")
+        case .written: report(.written, of: "the owners of identifiers")
         }
     }
 
-    func tellOfHeldBack() { limiter.logHeldBack(logger) }
+    /// - Parameter content: of the file, in the plural.
+    func report(_ change: BackgroundWriter.Change, of content: String) {
+        switch change {
+        case .unwritable(let why):
+            log("cannot write down \(content); it is tried again until it works: \(why)", .error)
+        case .written: log("\(content) are written down again", .notice)
+        }
+    }
+
+    private func log(_ message: String, _ level: Logger.Level) {
+        lock.lock()
+        defer { lock.unlock() }
+        limiter.log(.state, message, level, logger, at: Instant(nanoseconds: BootClock.now()))
+    }
+
+    func tellOfHeldBack() {
+        lock.lock()
+        defer { lock.unlock() }
+        limiter.logHeldBack(logger)
+    }
 }
 
 /// The durable part of the state, on disk, shared by all workers: the owners of identifiers.
@@ -58,8 +70,12 @@ struct DurableState {
             throw SupervisorError(
                 .state, errorNumber: EPERM, "cannot believe what is in \(directory): \(problem)")
         }
-        fetches = FetchStore(path: directory + "/fetches")
-        notifications = NotificationStore(path: directory + "/notifications")
+        fetches = FetchStore(path: directory + "/fetches") {
+            log.report($0, of: "the learned habits of fetches")
+        }
+        notifications = NotificationStore(path: directory + "/notifications") {
+            log.report($0, of: "notifications")
+        }
         let store: IdentifierStore
         do {
             store = try IdentifierStore(path: directory + "/identifiers") { log.report($0) }
@@ -73,6 +89,11 @@ struct DurableState {
                 "the owners of identifiers are not known for certain: one may go to the first to ask")
         }
         identifiers = store
+    }
+
+    /// Why some of it may be lost with this process, or is not known for certain; empty: nothing is wrong.
+    var problems: [String] {
+        (identifiers?.problems ?? []) + [fetches?.problem, notifications?.problem].compactMap(\.self)
     }
 
     /// Tries everything once more: there may be space by now.

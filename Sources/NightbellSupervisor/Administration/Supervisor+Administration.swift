@@ -315,7 +315,7 @@ extension Supervisor {
             status.noDeadline = true
         }
         status.stopping = supervision.isStopping
-        if isAdministrator(connection) { status.warnings = durable.identifiers?.problems ?? [] }
+        if isAdministrator(connection) { status.warnings = durable.problems }
         status.sources = sourceReports(for: connection)
         status.monitorProcessID = UInt32(monitor.process?.pid ?? 0)
         status.alarmProblem = alarmProblem

@@ -7,9 +7,10 @@ struct NotificationStore {
     private let file: DurableFile
     private let writer: BackgroundWriter
 
-    init(path: String) {
+    /// - Parameter onChange: called on any thread, but never twice at a time.
+    init(path: String, onChange: @escaping @Sendable (BackgroundWriter.Change) -> Void) {
         file = DurableFile(path: path)
-        writer = BackgroundWriter(file)
+        writer = BackgroundWriter(file, onChange: onChange)
     }
 
     /// Why the latest content is not on the disk; nil: it is, or is being written.
@@ -37,6 +38,6 @@ struct NotificationStore {
             }.record)
     }
 
-    /// Returns when the latest content is on the disk, or cannot be written.
+    /// Returns when the latest content is on the disk, or an attempt from now on has failed.
     func flush() { writer.flush() }
 }

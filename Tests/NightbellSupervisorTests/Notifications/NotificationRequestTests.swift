@@ -1,5 +1,6 @@
 import EdgeTestSupport
 import Foundation
+import Glibc
 import LinuxSystem
 import NightbellCore
 import NightbellSupervisor
@@ -337,6 +338,32 @@ import Testing
         let due = try #require(list.notifications.first).dueInMs
         #expect((3_500_000...3_600_000).contains(due))
         #expect(list.notifications[1].hasDueInMs && list.notifications[1].dueInMs <= 86_400_000)
+    }
+
+    @Test(
+        "One that cannot be written is written when there is room, or at the end", arguments: [false, true])
+    func unwritable(atEnd: Bool) throws {
+        let state = try TemporaryDirectory()
+        // In the place of the new file.
+        let obstacle = state.file("notifications.new")
+        mkdir(obstacle, 0o700)
+        let supervisor = try TestSupervisor {
+            $0.monitor = nil
+            $0.stateDirectory = state.path
+        }
+        let client = try WireClient(supervisor, Self.name)
+        try schedule(client, "later") { $0.afterMs = 3_600_000 }
+        let isReported = try eventually {
+            try WireClient(path: supervisor.socketPath).status().warnings.contains {
+                $0.hasPrefix("notifications cannot be written")
+            }
+        }
+        #expect(isReported)
+        #expect(access(state.file("notifications"), F_OK) != 0)
+        rmdir(obstacle)
+        if !atEnd { #expect(eventually { access(state.file("notifications"), F_OK) == 0 }) }
+        try supervisor.stop()
+        #expect(access(state.file("notifications"), F_OK) == 0)
     }
 
     @Test func anActivationLaunchesAClientThatHasEnded() throws {
