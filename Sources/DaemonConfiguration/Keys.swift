@@ -196,7 +196,8 @@ package enum Keys {
     private static let memoryPressure: [Key] = [
         .file(
             "memoryPressure.file", \.pressureFile, limit: 4_000, mayBeEmpty: true,
-            "The kernel's pressure file: of the machine, or memory.pressure of a cgroup; nothing: not watched."
+            "The kernel's pressure file: of the machine, or memory.pressure of a cgroup; nothing: not watched. "
+                + "The machine's counts while less than a fifth of its memory is available."
         ),
         .choice(
             "memoryPressure.share", \.pressureShare,

@@ -118,15 +118,20 @@ package struct EventDescriptor: ~Copyable, Sendable {
         _ = try nonblockingSystemCall("eventfd_write") { eventfd_write(rawValue, 1) }
     }
 
-    package borrowing func clear() throws(SystemError) {
+    /// - Returns: whether it was signalled.
+    @discardableResult
+    package borrowing func clear() throws(SystemError) -> Bool {
         try drainCounter(descriptor.rawValue)
     }
 }
 
 /// Reads the eight bytes of a timerfd or an eventfd.
-private func drainCounter(_ descriptor: CInt) throws(SystemError) {
+///
+/// - Returns: whether there was something to read.
+@discardableResult
+private func drainCounter(_ descriptor: CInt) throws(SystemError) -> Bool {
     var count: UInt64 = 0
-    _ = try nonblockingSystemCall("read") {
+    return try nonblockingSystemCall("read") {
         unsafe read(descriptor, &count, MemoryLayout<UInt64>.size)
-    }
+    } != nil
 }

@@ -300,13 +300,9 @@ extension Supervisor {
     private func kill(_ client: ClientID, _ reason: TerminationReason) {
         if let attempt = launches.attempt(of: client) { return kill(attempt, client, reason) }
         guard let record = connection(of: client)?.client else { return }
-        let text = "ending \(record.identifier), pid \(record.process.pid): \(reason.name)"
-        if reason == .memoryPressure {
-            // An administrator is told of each: there are a few at a time, and no user can cause them.
-            logger.notice("\(text)")
-        } else {
-            log(.ends, .notice, of: supervision.user(of: client), text)
-        }
+        log(
+            .ends, .notice, of: supervision.user(of: client),
+            "ending \(record.identifier), pid \(record.process.pid): \(reason.name)")
         do {
             try record.process.signal(SIGKILL)
         } catch {

@@ -16,7 +16,7 @@ public struct SupervisorConfiguration: Sendable {
     }
 
     /// Memory counts as short when processes have been stalled for this long within a window because they
-    /// waited for it.
+    /// waited for it; that of the machine only while less than a fifth of it is available.
     public struct MemoryPressureTrigger: Sendable, Hashable {
         /// `/proc/pressure/memory`, or `memory.pressure` of a cgroup.
         public var file = "/proc/pressure/memory"

@@ -9,13 +9,18 @@ import Suspension
 struct MemoryWatcher: ~Copyable {
     private let trigger: PressureTrigger
     private let watch: Watch
+    /// Of the whole machine, and not of a cgroup.
+    private let isOfMachine: Bool
 
-    private init(_ trigger: consuming PressureTrigger, _ loop: LoopExecutor) throws(LoopError) {
+    private init(
+        _ trigger: consuming PressureTrigger, isOfMachine: Bool, _ loop: LoopExecutor
+    ) throws(LoopError) {
         let watch = try loop.watch(
             trigger.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
         try watch.arm()
         self.trigger = trigger
         self.watch = watch
+        self.isOfMachine = isOfMachine
     }
 
     /// nil if memory pressure is not to be watched, or cannot be: that is logged, and no reason not to start.
@@ -32,10 +37,15 @@ struct MemoryWatcher: ~Copyable {
             logger.notice("clients are not ended when memory is short: \(error)")
             return nil
         }
-        return try MemoryWatcher(trigger, loop)
+        return try MemoryWatcher(
+            trigger, isOfMachine: wanted.file == PressureTrigger.machineFile, loop)
     }
 
     func clear() { trigger.clear() }
+
+    /// Processes that wait because of a limit of their own count in the machine's figure, too, and ending
+    /// others does not help these. In a cgroup its own limit is the one that counts.
+    var isMemoryShort: Bool { !isOfMachine || AvailableMemory.isLow() }
 }
 
 extension Supervisor {

@@ -17,16 +17,23 @@ struct SizeSurvey {
 }
 
 extension Supervisor {
-    /// Memory is short: starts a survey of the sleepers' sizes for the core.
+    /// Processes wait for memory, or a caller says that it is short: starts a survey of the sleepers' sizes for
+    /// the core.
     func relieveMemory() {
+        var isShort = false
         switch memory.watcher {
-        case .some(let watcher): watcher.clear()
+        case .some(let watcher):
+            watcher.clear()
+            isShort = watcher.isMemoryShort
         case .none: break
         }
         do throws(SystemError) {
-            try memoryRequest.clear()
+            if try memoryRequest.clear() { isShort = true }
         } catch {
             preconditionFailure("an eventfd of our own can be read: \(error)")
+        }
+        guard isShort else {
+            return logger.debug("processes wait for memory, but the machine has enough: no client is ended")
         }
         beginSurvey()
     }
@@ -67,11 +74,12 @@ extension Supervisor {
         memory.survey = nil
         // Some may have woken meanwhile.
         let sizes = survey.sizes.filter { size in ask { $0.state(of: size.client) } == .suspended }
-        if !ask({ $0.isMemoryShort(at: now) }) {
+        let wasShort = ask { $0.isMemoryShort(at: now) }
+        feed(.memoryPressure(sizes))
+        if !wasShort, ask({ $0.isMemoryShort(at: now) }) {
             let pause = supervision.settings.memoryPressure.pause
             logger.notice("memory is short: for \(pause) only launches that are waited for take place")
         }
-        feed(.memoryPressure(sizes))
         for (key, request) in survey.requests {
             guard let connection = connections[key] else { continue }
             connection.isPaused = false
