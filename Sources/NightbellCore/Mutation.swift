@@ -167,6 +167,10 @@ package enum Mutation: String, Sendable, CaseIterable {
     case permitsEndlessPushes
     /// Pushes that a client has failed to handle are not told again.
     case forgetsUnhandledPushes
+    /// … nor those that took it too long in the foreground …
+    case forgivesSlowPushesInUse
+    /// … nor is its next process told of those that it has left.
+    case tellsOneProcessOfPushes
     /// Any client that says so is believed to have handled pushes.
     case believesAnyPush
     /// A repeated request is carried out again.

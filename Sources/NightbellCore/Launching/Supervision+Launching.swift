@@ -161,6 +161,7 @@ extension Supervision {
         let modes = clients[client.id].modes
         endObservations(of: client) { modes.contains($0.mode) }
         observeIssues(client, at: now)
+        forgetPushReport(of: client)
         // Without those of observations that it has no more.
         let reasons = clients[client.id].launches.reasons.subtracting(
             .ofObservations.subtracting(observedReasons(of: client)))

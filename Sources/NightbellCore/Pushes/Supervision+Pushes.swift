@@ -97,6 +97,18 @@ extension Supervision {
         return observation
     }
 
+    /// The next report is news to a new process, which asks for it: the process before it may have left messages
+    /// that it was told of. One that has yet to be told is told of all.
+    mutating func forgetPushReport(of client: ClientID) {
+        guard machine.wishes.pushes > 0, observations.table.contains(client.slot),
+            !mutated(.tellsOneProcessOfPushes)
+        else { return }
+        for index in observations.table[client.slot].indices
+        where !observations.table[client.slot][index].telling.isDue {
+            observations.table[client.slot][index].push.number = nil
+        }
+    }
+
     mutating func keepPushMemory(of client: ClientID, without own: [Observation]) {
         guard let former = observations(of: client).first(where: { $0.subject == .pushes }),
             !own.contains(where: { $0.subject == .pushes })
@@ -190,11 +202,11 @@ extension Supervision {
     }
 
     /// Its time is over. In the foreground it may go on, and while media plays its user needs it; otherwise
-    /// it is terminated.
+    /// it is terminated. In any case it is told again of what still waits: it may never get that far.
     mutating func pushOverran(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
         guard case .background = clients[client.id].lifecycle.stage else {
             actions.append(.trace(client, .pushEnded(nil)))
-            return endPushes(client, isHandled: true, at: now)
+            return endPushes(client, isHandled: mutated(.forgivesSlowPushesInUse), at: now)
         }
         overran(.push, client, into: &actions)
         endPushes(client, isHandled: false, at: now)

@@ -104,8 +104,8 @@ extension PushLife {
     package mutating func take(_ answer: Answer, to message: ClientMessage, _ index: Int) {
         switch message {
         case .observe where answer == .done:
-            guard !inboxes[index].isObserving else { return }
             inboxes[index].isObserving = true
+            inboxes[index].hasAsked = true
             // The service is asked as well.
             world.events.append(report(index))
         case .pushDone(1_000_000, _):
@@ -149,9 +149,8 @@ extension PushLife {
         world.require(
             inboxes[index].run.map { $0.until <= world.now } ?? false,
             "\(world.name(index)) has less time than promised")
-        guard !world.clients[index].isForeground else { return inboxes[index].run = nil }
         world.require(
-            world.actions.actions.contains(.kill(id, .pushOverran)),
+            world.clients[index].isForeground || world.actions.actions.contains(.kill(id, .pushOverran)),
             "\(world.name(index)) may handle pushes for ever")
         noteFailure(index)
     }
@@ -163,6 +162,12 @@ extension PushLife {
         inboxes[index].isUntold = true
         let hasNews = told != nil && known != nil && told != known
         inboxes[index].retryAt = hasNews ? nil : world.now + .seconds(60)
+    }
+
+    /// A new process is told of what the one before it has left.
+    package mutating func begin(_ index: Int) {
+        inboxes[index].hasAsked = false
+        if !inboxes[index].isUntold { inboxes[index].known = nil }
     }
 
     package mutating func end(_ index: Int) { inboxes[index].run = nil }

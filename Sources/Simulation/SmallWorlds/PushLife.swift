@@ -7,7 +7,7 @@ package struct PushLife: Life {
     package static let mutations: [Mutation] = [
         .repeatsPushes, .ignoresPushLimit, .ignoresUrgency, .launchesForPastMoments, .suspendsDuringPushes,
         .permitsEndlessPushes,
-        .forgetsUnhandledPushes, .believesAnyPush,
+        .forgetsUnhandledPushes, .forgivesSlowPushesInUse, .tellsOneProcessOfPushes, .believesAnyPush,
     ]
 
     package var world: SmallWorld
@@ -30,6 +30,8 @@ package struct PushLife: Life {
     /// A client's messages, by the rules.
     struct Inbox {
         var isObserving = false
+        /// Its process has asked for its address, as each does.
+        var hasAsked = false
         /// At the push service.
         var waiting: [PushUrgency] = []
         var number: UInt64 = 0
@@ -87,7 +89,7 @@ package struct PushLife: Life {
 
     private mutating func happen(_ index: Int) {
         guard let id = world.clients[index].id else { return register(index) }
-        if world.isRunning(index), !inboxes[index].isObserving {
+        if world.isRunning(index), !inboxes[index].hasAsked {
             return say(.observe(name: Self.observation, .pushes), index)
         }
         switch world.random.below(12) {
@@ -106,6 +108,13 @@ package struct PushLife: Life {
     private mutating func handle(_ index: Int) {
         guard let run = inboxes[index].run, world.isRunning(index) else { return }
         if world.random.once(in: 6) { return say(.pushDone(wakeID: run.wakeID, .failed), index) }
+        // It leaves them for its next process, which its user starts.
+        if world.random.once(in: 6) {
+            say(.pushDone(wakeID: run.wakeID, .newData), index)
+            if let id = world.clients[index].id { turn([.ended(id, .failed)]) }
+            if !world.clients[index].isAlive { register(index) }
+            return
+        }
         inboxes[index].waiting = []
         let isServiceFirst = world.random.once(in: 2)
         if isServiceFirst { turn([report(index)]) }
