@@ -113,6 +113,8 @@ package enum Mutation: String, Sendable, CaseIterable {
     case endsSmallest
     /// A client that was terminated for memory pressure is not launched again.
     case leavesRelieved
+    /// Launches that wait for memory do so as long as the pressure goes on.
+    case waitsForMemoryForEver
     /// A launched client is suspended before anything could wake it.
     case suspendsInSetUp
     /// A client that asked to be terminated instead of suspended is suspended.

@@ -194,11 +194,13 @@ extension Supervision {
     }
 
     /// Whether a client is less reachable without its process: it loses a socket or its keep-alive timeout
-    /// with it, or it has to be reachable and nothing could launch it again.
+    /// with it, it observes something that wakes it and does not launch it, or it has to be reachable and
+    /// nothing could launch it again.
     func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         return record.keepAlive != nil || record.sockets.contains { !sockets[$0.id].survives }
             || record.sockets.isEmpty && isReachable(client)
+            || observations(of: client).contains { $0.subject.wakes && !$0.subject.launches }
     }
 
     /// Its process is gone; sockets that survive it are kept and watched.

@@ -1,7 +1,7 @@
 /// Ends sleepers when memory is short.
 extension Supervision {
     /// Whether the kernel has said so a short time ago: launches for which nothing waits, and fetches, are
-    /// put off.
+    /// put off, though no longer than for one pause.
     package func isMemoryShort(at now: Instant) -> Bool { now < pressedUntil }
 
     /// Terminates suspended clients that can be launched again, the largest first; those that would have to
@@ -11,8 +11,13 @@ extension Supervision {
         _ sizes: [ClientSize], at now: Instant, into actions: inout ActionBuffer
     ) {
         guard !isStopping else { return }
-        pressedUntil = now + settings.memoryPressure.pause
-        if notesChanges { changes.hasPressure = true }
+        // Those that wait for memory have their turn after each pause, even if the pressure goes on: the first
+        // turn after its end.
+        let pause = settings.memoryPressure.pause
+        if now >= pressedUntil + pause || mutated(.waitsForMemoryForEver) {
+            pressedUntil = now + pause
+            if notesChanges { changes.hasPressure = true }
+        }
         let candidates = sizes.compactMap { size -> (client: ClientID, rank: (Int, Int, UInt32))? in
             guard clients.contains(size.client.id), clients[size.client.id].isLaunchable,
                 !clients[size.client.id].isUnmodified || mutated(.endsUnmodified),

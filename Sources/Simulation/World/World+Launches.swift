@@ -116,7 +116,8 @@ extension World {
 
     mutating func foreseePressure(_ sizes: [ClientSize]) {
         guard !core.isStopping else { return }
-        pressedUntil = now + settings.memoryPressure.pause
+        let pause = settings.memoryPressure.pause
+        if now >= pressedUntil + pause { pressedUntil = now + pause }
         let asleep = sizes.compactMap { size -> (client: SimulatedClient, bytes: Int)? in
             guard let client = client(size.client), client.asleepSince != nil, !client.isKilled,
                 client.registration.isLaunchable, !client.isUnmodified,
@@ -129,6 +130,11 @@ extension World {
                 < ($1.client.losesReach ? 1 : 0, -$1.bytes, $1.client.id.slot)
         }
         mustBeEnded = sorted.prefix(settings.memoryPressure.endsAtOnce).map(\.client)
+    }
+
+    /// A turn is over: the launches that waited for memory have had their turn.
+    mutating func endPressure() {
+        if now >= pressedUntil { pressedUntil = Self.unpressed }
     }
 
     // MARK: Actions
@@ -348,6 +354,7 @@ extension World {
             let turn = Waiting(user: client.user, room: room)
             waiting[turn] = before[turn] ?? [:]
         }
+        endPressure()
         require(.launches, mustBeEnded.isEmpty, "not enough are ended while memory is short")
         mustBeEnded.removeAll()
     }

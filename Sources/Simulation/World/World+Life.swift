@@ -38,7 +38,7 @@ extension World {
         identifiersGivenUp = 0
         traffic.removeAll()
         registrations.removeAll()
-        pressedUntil = Instant(nanoseconds: .min)
+        pressedUntil = Self.unpressed
         queue.removeAll()
         endOfLife = nil
     }

@@ -55,6 +55,7 @@ extension World {
         carryOutActions()
         log.flush()
         keepUp(isTimer: true)
+        endPressure()
         isRestoring = false
         hasThawed = false
         for client in clients { believe(client) }

@@ -80,7 +80,8 @@ package struct World: ~Copyable {
     var lateThaws: [SimulatedClient] = []
     var isUsageTouched = true
     /// Memory is short until then.
-    var pressedUntil = Instant(nanoseconds: .min)
+    var pressedUntil = World.unpressed
+    static let unpressed = Instant(nanoseconds: .min)
     /// For each user with a launch that waited at the end of the last turn only for its user's turn: how
     /// often each other user has had its turn since.
     var waiting: [Waiting: [UserID: Int]] = [:]

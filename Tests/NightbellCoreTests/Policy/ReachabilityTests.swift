@@ -33,13 +33,13 @@ import Testing
 
     /// Something that a client loses with its process.
     enum Loss: CaseIterable {
-        case socket, oneOfTwoSockets, keepAlive, everything
+        case socket, oneOfTwoSockets, keepAlive, observation, everything
     }
 
     @Test(arguments: Loss.allCases)
     func aClientMadeUnreachableByMemoryPressureIsLaunchedAfterIt(_ loss: Loss) throws {
         var bench = Bench()
-        let client = try bench.register(isLaunchable: true)
+        let client = try bench.register(modes: [.voip, .location], isLaunchable: true)
         switch loss {
         case .socket: _ = try bench.handOver(from: client)
         case .oneOfTwoSockets:
@@ -48,6 +48,10 @@ import Testing
         case .keepAlive:
             _ = try bench.handOver(from: client, survives: true)
             bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        case .observation:
+            _ = try bench.handOver(from: client, survives: true)
+            bench.say(.observe(name: "track", .location(LocationService(.continuous))), from: client)
+            #expect(bench.answer == .done)
         case .everything: break
         }
         bench.suspend(client)
@@ -83,6 +87,21 @@ import Testing
         #expect(launched(bench.pass(.seconds(3_600))).isEmpty)
         #expect(try !view(bench, client).isOutOfReach)
         #expect(launched(bench.turn(.fired(socket, .readable))) == [client])
+    }
+
+    @Test func aClientMadeUnreachableIsLaunchedThoughThePressureGoesOn() throws {
+        var bench = Bench()
+        let client = try bench.register(isLaunchable: true)
+        bench.say(.setKeepAliveTimeout(.seconds(600)), from: client)
+        bench.suspend(client)
+        #expect(bench.turn(.memoryPressure([ClientSize(client, bytes: 1)])).kills == [.memoryPressure])
+        let end = bench.now
+        bench.turn(.ended(client, .failed))
+        var launches: [ClientID] = []
+        while launches.isEmpty, bench.now < end + .seconds(600) {
+            launches = launched(bench.pass(.seconds(2)) + bench.turn(.memoryPressure([])))
+        }
+        #expect(bench.now == end + .seconds(30))
     }
 
     /// They would be launched again soon, and use their memory once more.
