@@ -95,7 +95,17 @@ struct InstallTests {
         try Data("logLevel: debug\n".utf8)
             .write(to: home.appendingPathComponent("etc/nightbell/nightbelld.yaml"))
         #expect(try run("install", ["--gateway"], variables).output.contains("gateway.user must be"))
-        #expect(try run("uninstall", ["--purge"], variables).code == 0)
+        // As the unit's `StateDirectory` makes it.
+        let store = "var/lib/nightbell-gateway/pushes"
+        let directory = home.appendingPathComponent(store).deletingLastPathComponent()
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        try Data("addresses".utf8).write(to: home.appendingPathComponent(store))
+        let removed = try run("uninstall", [], variables)
+        #expect(
+            removed.code == 0 && removed.output.contains("Kept: /var/lib/nightbell-gateway"), "\(removed)")
+        #expect(try paths() == ["etc/nightbell/nightbelld.yaml", store])
+        let purged = try run("uninstall", ["--purge"], variables)
+        #expect(purged.code == 0 && !purged.output.contains("Kept:"), "\(purged)")
         #expect(try paths() == [])
         #expect(try run("install", ["--user", "--gateway"], [:]).code == 64)
     }
