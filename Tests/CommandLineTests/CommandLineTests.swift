@@ -208,15 +208,18 @@ struct CommandLineTests {
         #expect(!text.contains("s3cr3t"), "variables that are not recorded stay private")
 
         let show = "printf '%s' \"$1\" | od -An -tx1; echo \"[$NIGHTBELL_LAUNCH]\""
-        let strange = try Program.run(
-            "/bin/sh",
-            [
-                "-c",
-                "NIGHTBELL_LAUNCH=old exec \"$0\" run --identifier a -- /bin/sh -c \"$1\" x \"$(printf 'a\\377b')\"",
-                Program.product("nightbell"), show,
-            ], environment: ["PATH": "/usr/bin:/bin"])
-        #expect(strange.output == " 61 ff 62\n[]\n", "as it was written, and not to be recorded: \(strange)")
-        #expect(strange.errors.contains("it cannot be launched again"))
+        // With the choice of its user alone, which is an identifier of one byte, or with nothing.
+        for (option, launch) in [("--identifier a", "IgFh"), ("", "")] {
+            let strange = try Program.run(
+                "/bin/sh",
+                [
+                    "-c",
+                    "NIGHTBELL_LAUNCH=old exec \"$0\" run \(option) -- /bin/sh -c \"$1\" x \"$(printf 'a\\377b')\"",
+                    Program.product("nightbell"), show,
+                ], environment: ["PATH": "/usr/bin:/bin"])
+            #expect(strange.output == " 61 ff 62\n[\(launch)]\n", "\(strange)")
+            #expect(strange.errors.contains("it cannot be launched again"))
+        }
         for option in ["--env ", "--env="] {
             let strange = try Program.run(
                 "/bin/sh",

@@ -164,6 +164,23 @@ import Testing
         try supervisor.stop()
     }
 
+    /// The supervisor gets the identifier, but not how to start the program again.
+    @Test func theIdentifierGivenToRunWinsIfNotAllIsUTF8() throws {
+        let supervisor = try supervisor()
+        let actor = try TestClient(name, of: supervisor)
+        // Closes the quotes of the shell around it.
+        let strange = #"--env=STRANGE='"$(printf "\377")"'"#
+        let process = try actor.run(["--identifier", name, strange])
+        try process.command("hello \(other) voip")
+        let shown = try #require(try supervisor.show(name))
+        #expect(shown.processID == UInt32(process.pid))
+        #expect(!shown.hasLaunch)
+        #expect(try supervisor.show(other) == nil)
+        try process.say("exit 0")
+        try supervisor.forgets(name)
+        try supervisor.stop()
+    }
+
     /// The program's own identifier is only a proposal.
     @Test func withoutAnIdentifierForRunTheProgramHasItsOwn() throws {
         let supervisor = try supervisor()

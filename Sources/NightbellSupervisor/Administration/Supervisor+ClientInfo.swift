@@ -74,7 +74,9 @@ extension Supervisor {
             wire.waitsFor = WirePushObstacle(ask { $0.pushObstacle(observation, client, at: now) })
             return wire
         }
-        if let specification = launches.recipe(of: client)?.wire ?? record?.launch {
+        if let specification = launches.recipe(of: client)?.wire ?? record?.launch,
+            !specification.arguments.isEmpty
+        {
             info.launch = specification
         }
         let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0

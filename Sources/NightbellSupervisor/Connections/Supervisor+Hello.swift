@@ -21,7 +21,7 @@ extension Supervisor {
             let launched = launchedClient(registration.identifier, connection)
             // If we launched it, we know how.
             let recipe = launched == nil ? recipe(hello, registration.identifier, connection) : nil
-            let isKnown = launched != nil || !hello.hasLaunch && hasRecordedLaunch(registration)
+            let isKnown = launched != nil || !hello.saysHowToLaunch && hasRecordedLaunch(registration)
             registration.isLaunchable = recipe != nil || isKnown
             var context = RequestContext()
             do {

@@ -16,7 +16,7 @@ extension Supervisor {
         {
             return LaunchRecipe(declaration.launch, as: declaration.identity, isRecorded: false)
         }
-        guard hello.hasLaunch, !hello.hasProgram, geteuid() == 0 || credentials.uid == geteuid() else {
+        guard hello.saysHowToLaunch, !hello.hasProgram, geteuid() == 0 || credentials.uid == geteuid() else {
             return nil
         }
         let problem = LaunchSpecification(hello.launch).problem ?? Confinement.reason(credentials.pid)
@@ -131,4 +131,9 @@ extension Supervisor {
         launches.setState([], of: client)
         journal?.dropState(client)
     }
+}
+
+extension WireHello {
+    /// False also if it has no more than the identifier that its user chose (`nightbell run --identifier`).
+    var saysHowToLaunch: Bool { hasLaunch && !launch.arguments.isEmpty }
 }

@@ -110,17 +110,32 @@ struct RunCommand: ParsableCommand {
         if unmodified { throw ExitCode(try runUnmodified(path)) }
         unsafe setenv("NIGHTBELL_IDENTIFIER", chosenIdentifier, 1)
         unsafe setenv("NIGHTBELL_SOCKET", path, 1)
-        var isRecorded = false
+        var launch = WireLaunchSpecification()
+        // Even of a program that cannot be launched again: it takes precedence.
+        if let identifier { launch.identifier = identifier }
         if let recorded, isCommandText, !directory.unicodeScalars.contains("\u{FFFD}") {
-            isRecorded = true
-            unsafe setenv("NIGHTBELL_LAUNCH", base64(try record(recorded, directory)), 1)
+            record(recorded, directory, in: &launch)
         } else {
-            unsafe unsetenv("NIGHTBELL_LAUNCH")
             complain(
                 "not all of the command, its directory and variables is UTF-8: it cannot be launched again")
         }
+        let bytes: [UInt8] = try launch.serializedBytes()
+        // The supervisor would refuse the client, long after it was started.
+        guard bytes.count <= WireLaunchSpecification.maximumBytes else {
+            complain(
+                """
+                the command and its variables are too long to be recorded: \(bytes.count) bytes, of at most \
+                \(WireLaunchSpecification.maximumBytes)
+                """)
+            throw ExitCode(1)
+        }
+        if bytes.isEmpty {
+            unsafe unsetenv("NIGHTBELL_LAUNCH")
+        } else {
+            unsafe setenv("NIGHTBELL_LAUNCH", base64(bytes), 1)
+        }
 
-        RunWatch(program: command[0], socketPath: path, identifier: isRecorded ? identifier : nil).begin()
+        RunWatch(program: command[0], socketPath: path, identifier: identifier).begin()
         // The arguments as they were written, even if they are not UTF-8.
         let first = Int(CommandLine.argc) - command.count
         let arguments = unsafe CommandLine.unsafeArgv + first
@@ -169,26 +184,15 @@ struct RunCommand: ParsableCommand {
         return true
     }
 
-    /// The launch specification for the supervisor.
-    private func record(_ variables: [String: String], _ directory: String) throws -> [UInt8] {
-        var launch = WireLaunchSpecification()
+    /// How the supervisor can start the program again.
+    private func record(
+        _ variables: [String: String], _ directory: String, in launch: inout WireLaunchSpecification
+    ) {
         launch.directory = directory
         launch.arguments = command
         // A plain name is looked up in PATH each time; a path is resolved here.
         if command[0].contains("/") { launch.arguments[0] = absolute(command[0], in: directory) }
         launch.environment = variables
-        if let identifier { launch.identifier = identifier }
-        let bytes: [UInt8] = try launch.serializedBytes()
-        // The supervisor would refuse the client, long after it was started.
-        guard bytes.count <= WireLaunchSpecification.maximumBytes else {
-            complain(
-                """
-                the command and its variables are too long to be recorded: \(bytes.count) bytes, of at most \
-                \(WireLaunchSpecification.maximumBytes)
-                """)
-            throw ExitCode(1)
-        }
-        return bytes
     }
 
     /// Whether the arguments in `command` equal the original bytes, that is, are UTF-8.
