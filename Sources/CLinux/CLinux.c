@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/vfs.h>
 
@@ -14,6 +15,53 @@ int clinux_file_type(int fd) {
     struct statx status;
     long result = syscall(SYS_statx, fd, "", at_empty_path | at_statx_dont_sync, STATX_TYPE, &status);
     return result == 0 ? (status.stx_mode & S_IFMT) : -1;
+}
+
+static int interruption;
+static pthread_once_t choosing = PTHREAD_ONCE_INIT;
+
+static void do_nothing(int number) {
+    (void)number;
+}
+
+static void choose_interruption(void) {
+    for (int number = SIGRTMAX; number > SIGRTMIN && interruption == 0; number--) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+        memset(&action, 0, sizeof action);
+        action.sa_handler = do_nothing;
+        action.sa_flags = SA_RESTART;
+        if (sigaction(number, &action, NULL) == 0) interruption = number;
+    }
+}
+
+int clinux_interrupt_each_millisecond(timer_t *timer) {
+    pthread_once(&choosing, choose_interruption);
+    if (interruption == 0) return EBUSY;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, interruption);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    // The headers of some C libraries have no name for the thread.
+    union {
+        struct sigevent event;
+        struct {
+            union sigval value;
+            int signal, notify, thread;
+        } parts;
+    } event;
+    memset(&event, 0, sizeof event);
+    enum { notify_thread = 4 };
+    event.parts.signal = interruption;
+    event.parts.notify = notify_thread;
+    event.parts.thread = (int)syscall(SYS_gettid);
+    if (timer_create(CLOCK_MONOTONIC, &event.event, timer) != 0) return errno;
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    const struct itimerspec each = {.it_interval = millisecond, .it_value = millisecond};
+    if (timer_settime(*timer, 0, &each, NULL) == 0) return 0;
+    int code = errno;
+    timer_delete(*timer);
+    return code;
 }
 
 int clinux_open_file_of_kernel(const char *path, int flags) {

@@ -1,16 +1,21 @@
-import CLinux
+package import CLinux
 import Glibc
 
 /// Closes descriptors that were received from other processes.
 ///
 /// The process that made the descriptor can make close(2) block for as long as it likes: a stream with
-/// `SO_LINGER` waits for its peer, a file for its file system's server. The only thread of the loop must not
-/// wait for that.
+/// `SO_LINGER` waits for its peer, and so does a Unix socket with such a stream in its unread input; a file
+/// waits for its file system's server. The only thread of the loop must not wait for that.
 package enum ForeignDescriptor {
+    /// Stands for the user where it is not known.
+    package static let anyUser = uid_t.max
+
     /// Closes at once where that cannot block, else on a thread of its own.
-    package static func close(_ descriptor: consuming OwnedDescriptor) {
+    ///
+    /// - Parameter user: it has to wait for the descriptors of the same user only.
+    package static func close(_ descriptor: consuming OwnedDescriptor, of user: uid_t = anyUser) {
         if mayBlock(descriptor.rawValue) {
-            SlowCloser.shared.close(descriptor)
+            SlowCloser.shared.append(descriptor, SlowCloser.Kind(user: user, isToBeDrained: false))
         } else {
             descriptor.close()
         }
@@ -18,13 +23,14 @@ package enum ForeignDescriptor {
 
     /// Discards the unread input of a socket and closes it, on a thread of its own: the input may hold
     /// descriptors, by the hundred thousand, and the kernel closes them synchronously.
-    static func drain(_ socket: consuming OwnedDescriptor) {
-        SlowCloser.shared.drain(socket)
+    static func drain(_ socket: consuming OwnedDescriptor, of user: uid_t) {
+        SlowCloser.shared.append(socket, SlowCloser.Kind(user: user, isToBeDrained: true))
     }
 
     /// Discards packets that were sent before the other end was shut down, `packets` at the most.
     static func discardInput(_ socket: CInt, packets: Int) {
-        unsafe withSenderRoom(socket) { control in
+        nameSenders(socket)
+        unsafe withRoomForSender { control in
             for _ in 0..<packets where unsafe receive(socket, CInt(MSG_TRUNC), control) == .end { return }
         }
     }
@@ -35,7 +41,8 @@ package enum ForeignDescriptor {
     /// - Returns: whether the queue is empty then.
     static func discardPlainInput(_ socket: CInt, packets: Int) -> Bool {
         var isEmpty = false
-        unsafe withSenderRoom(socket) { control in
+        nameSenders(socket)
+        unsafe withRoomForSender { control in
             for _ in 0..<packets {
                 switch unsafe receive(socket, CInt(MSG_PEEK), control) {
                 case .end: return isEmpty = true
@@ -54,16 +61,15 @@ package enum ForeignDescriptor {
         case end
     }
 
-    /// Makes every packet name its sender, which distinguishes an empty one from the end, and provides room
-    /// for that (a process, a user and a group) and for no descriptor.
-    private static func withSenderRoom(
-        _ socket: CInt, _ body: (_ control: UnsafeMutableRawBufferPointer) -> Void
-    ) {
-        var isOn: CInt = 1
-        let length = socklen_t(MemoryLayout<CInt>.size)
-        guard unsafe setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &isOn, length) == 0 else {
+    /// Makes every packet name its sender, which distinguishes an empty one from the end.
+    private static func nameSenders(_ socket: CInt) {
+        guard SocketOption.namesSender.set(1, on: socket) else {
             preconditionFailure("a Unix socket has this option")
         }
+    }
+
+    /// Provides room for a packet's sender (a process, a user and a group) and for no descriptor.
+    private static func withRoomForSender(_ body: (_ control: UnsafeMutableRawBufferPointer) -> Void) {
         let capacity = clinux_cmsg_space(3 * MemoryLayout<CInt>.size)
         unsafe withUnsafeTemporaryAllocation(
             byteCount: capacity, alignment: MemoryLayout<cmsghdr>.alignment
@@ -105,75 +111,125 @@ package enum ForeignDescriptor {
     /// The number of descriptors that wait to be closed. They have no owner any more, but are still open.
     package static var pendingCount: Int { SlowCloser.shared.pendingCount }
 
+    /// The number of those that came from one user's processes.
+    package static func pendingCount(of user: uid_t) -> Int { SlowCloser.shared.pendingCount(of: user) }
+
     /// Whether close(2) may block.
     package static func mayBlock(_ descriptor: CInt) -> Bool {
         var linger = linger()
         var length = socklen_t(MemoryLayout<linger>.size)
         if unsafe getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 {
-            return linger.l_onoff != 0 && linger.l_linger > 0
+            return linger.l_onoff != 0 && linger.l_linger > 0 || mayHoldDescriptors(descriptor)
         }
         guard errno == ENOTSOCK else { return true }
         let type = clinux_file_type(descriptor)
         return type != 0 && mode_t(truncatingIfNeeded: type) != S_IFIFO
     }
+
+    /// Whether a socket may have unread input with descriptors, which are closed with it.
+    private static func mayHoldDescriptors(_ socket: CInt) -> Bool {
+        guard SocketTraffic.mayCarryDescriptors(socket) else { return false }
+        let conditions = Poll.now(socket)
+        guard conditions.contains(.readable) else { return false }
+        // The end can be read, too.
+        guard conditions.contains(.peerClosed) else { return true }
+        if SocketOption.type.value(of: socket) == CInt(SOCK_STREAM.rawValue) {
+            return SocketTraffic.hasUnread(socket)
+        }
+        // An empty packet looks like the end, unless packets name their senders.
+        guard SocketOption.namesSender.value(of: socket) == 1 else { return true }
+        var reception = Reception.end
+        unsafe withRoomForSender { control in
+            unsafe reception = receive(socket, CInt(MSG_PEEK), control)
+        }
+        return reception != .end
+    }
 }
 
 /// A pool of threads that discard input and block in close(2). They exist only while there is work.
 private final class SlowCloser: @unchecked Sendable {
-    private struct Item {
-        let descriptor: CInt
+    /// Descriptors wait for those of the same kind only: one user's delay no other's, and files that their
+    /// server does not let go delay the end of no connection.
+    struct Kind: Hashable {
+        let user: uid_t
         /// Whether input is to be discarded first.
         let isToBeDrained: Bool
     }
 
-    // Sendable: `waiting` and `threads` are touched only with the lock held.
+    private struct Queue {
+        var waiting: [CInt] = []
+        /// Those that wait and those that a thread is working on.
+        var count = 0
+        var threads = 0
+    }
+
+    // Sendable: `queues` and `count` are touched only with the lock held.
     static let shared = SlowCloser()
-    /// The limit of blocked threads; further descriptors stay open until one of them is free.
-    private static let maximumThreads = 64
+    /// The limit of blocked threads of a kind; further descriptors stay open until one of them is free.
+    private static let maximumThreads = 4
 
     private let lock = Lock()
-    private var waiting: [Item] = []
-    private var threads = 0
+    private var queues: [Kind: Queue] = [:]
+    /// Of all queues.
+    private var count = 0
 
     private init() {}
 
-    func close(_ descriptor: consuming OwnedDescriptor) {
-        append(Item(descriptor: descriptor.take(), isToBeDrained: false))
-    }
-
-    func drain(_ socket: consuming OwnedDescriptor) {
-        append(Item(descriptor: socket.take(), isToBeDrained: true))
-    }
-
-    /// Includes those that a thread is working on.
     var pendingCount: Int {
         lock.lock()
         defer { lock.unlock() }
-        return waiting.count + threads
+        return count
     }
 
-    private func append(_ item: Item) {
+    func pendingCount(of user: uid_t) -> Int {
         lock.lock()
         defer { lock.unlock() }
-        waiting.append(item)
-        guard threads < Self.maximumThreads else { return }
-        let code = Thread.start(stackSize: Thread.smallStack) {
-            while let item = SlowCloser.shared.next() {
-                if item.isToBeDrained { ForeignDescriptor.discardInput(item.descriptor, packets: .max) }
-                OwnedDescriptor(adopting: item.descriptor).close()
-            }
+        guard count > 0 else { return 0 }
+        return [true, false].reduce(0) { $0 + (queues[Kind(user: user, isToBeDrained: $1)]?.count ?? 0) }
+    }
+
+    func append(_ descriptor: consuming OwnedDescriptor, _ kind: Kind) {
+        lock.lock()
+        defer { lock.unlock() }
+        var queue = queues.removeValue(forKey: kind) ?? Queue()
+        queue.waiting.append(descriptor.take())
+        queue.count += 1
+        count += 1
+        if queue.threads < Self.maximumThreads,
+            Thread.start(stackSize: Thread.smallStack, { SlowCloser.shared.closeAll(kind) }) == 0
+        {
+            queue.threads += 1
         }
-        if code == 0 { threads += 1 }
+        queues[kind] = queue
+    }
+
+    private func closeAll(_ kind: Kind) {
+        // A stream lingers for as long as its maker likes, but only until a signal arrives.
+        var timer: timer_t?
+        let isInterrupted = unsafe clinux_interrupt_each_millisecond(&timer) == 0
+        var descriptor = next(kind)
+        while let open = descriptor {
+            if kind.isToBeDrained { ForeignDescriptor.discardInput(open, packets: .max) }
+            OwnedDescriptor(adopting: open).close()
+            descriptor = next(kind, afterAnother: true)
+        }
+        if isInterrupted { unsafe timer_delete(timer) }
     }
 
     /// The next descriptor for a thread; nil ends the thread.
-    private func next() -> Item? {
+    private func next(_ kind: Kind, afterAnother: Bool = false) -> CInt? {
         lock.lock()
         defer { lock.unlock() }
-        if waiting.isEmpty {
-            threads -= 1
-            return nil
+        guard var queue = queues.removeValue(forKey: kind) else {
+            preconditionFailure("a queue stays as long as it has threads")
         }
-        return waiting.removeFirst()
+        if afterAnother {
+            queue.count -= 1
+            count -= 1
+        }
+        let descriptor = queue.waiting.isEmpty ? nil : queue.waiting.removeFirst()
+        if descriptor == nil { queue.threads -= 1 }
+        if queue.threads > 0 || queue.count > 0 { queues[kind] = queue }
+        return descriptor
     }
 }

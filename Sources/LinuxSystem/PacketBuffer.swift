@@ -1,4 +1,4 @@
-import CLinux
+package import CLinux
 import Glibc
 
 /// Space for one packet and its descriptors, allocated once and reused for every packet.
@@ -15,6 +15,8 @@ package struct PacketBuffer: ~Copyable {
     package let capacity: Int
     /// The length of the packet received last.
     package internal(set) var count = 0
+    /// The sender's user, for the descriptors that are not taken.
+    package var user = ForeignDescriptor.anyUser
     let storage: UnsafeMutableRawBufferPointer
     let control: UnsafeMutableRawBufferPointer
     /// Received descriptors in the order of arrival; `nextDescriptor` is the first that was not taken.
@@ -52,7 +54,7 @@ package struct PacketBuffer: ~Copyable {
 
     /// Closes every descriptor that was not taken.
     package mutating func discardDescriptors() {
-        while let descriptor = takeDescriptor() { ForeignDescriptor.close(descriptor) }
+        while let descriptor = takeDescriptor() { ForeignDescriptor.close(descriptor, of: user) }
         descriptors.removeAll(keepingCapacity: true)
         nextDescriptor = 0
     }

@@ -1,4 +1,4 @@
-import CLinux
+package import CLinux
 import Glibc
 
 extension SeqPacketSocket {
@@ -73,14 +73,16 @@ extension SeqPacketSocket {
     /// Keeps the other end from sending and discards its packets: on another thread, if that may take time.
     /// If a socket is closed with unread packets, the kernel reports a reset to the other end before anything
     /// that was sent to it, and closes the descriptors in those packets synchronously: call this before a
-    /// close that does not answer the other end's.
-    package borrowing func discardInput() {
+    /// close.
+    ///
+    /// - Parameter user: the user of the other end.
+    package borrowing func discardInput(of user: uid_t) {
         // Fails only if there is no other end any more.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
         // Nearly always the queue is empty or holds a packet or two: a thread would cost more than that.
         if ForeignDescriptor.discardPlainInput(descriptor.rawValue, packets: 16) { return }
         if let copy = try? descriptor.duplicate() {
-            ForeignDescriptor.drain(copy)
+            ForeignDescriptor.drain(copy, of: user)
         } else {
             // Without a spare descriptor the work is done here, and limited: the other end has to read the
             // refusal.

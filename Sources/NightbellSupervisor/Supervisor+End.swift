@@ -24,7 +24,7 @@ extension Supervisor {
         logger.notice("stopping: thawing all clients")
         configuration.onStopping()
         phase = .lameDuck(until: now + Self.lameDuck)
-        acceptance.pause(until: nil)
+        acceptance.pause()
         Acceptance.unlink(configuration)
         noteReturning()
         feed(.stop)

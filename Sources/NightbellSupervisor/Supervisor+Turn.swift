@@ -50,7 +50,6 @@ extension Supervisor {
     /// Feeds in everything that is due, and lets the core end the turn: afterwards all its actions are
     /// carried out.
     private func advance() {
-        acceptAgain()
         if !hasBegun { begin() }
         forgetHungUp()
         thawAbandonedUnits()

@@ -240,7 +240,6 @@ public actor Supervisor {
         if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let due = notificationCare.due { deadline = min(deadline ?? due, due) }
         if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
-        if let again = acceptance.resumesAt { deadline = min(deadline ?? again, again) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
         if let due = connections.abandoned.first?.until { deadline = min(deadline ?? due, due) }
         for session in sessions.values {

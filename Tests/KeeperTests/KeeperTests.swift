@@ -140,11 +140,11 @@ struct KeeperTests {
         try program.said("orphaned")
     }
 
-    @Test("A socket that lingers at close does not delay the keeper")
-    func linger() throws {
+    @Test("A socket that lingers at close does not delay the keeper", arguments: ["linger", "nest"])
+    func linger(kind: String) throws {
         let program = try KeptProgram()
         try program.worker("first")
-        try program.command("linger 1")
+        try program.command("\(kind) 1")
         try program.command("put 2 two")
         try program.child.send("die\n")
         // The second worker does not have it as its own: the keeper's is the last.

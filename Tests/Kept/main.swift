@@ -108,6 +108,8 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
             close(ends[1])
         case "linger":
             link.put(key, [], descriptor: lingering())
+        case "nest":
+            link.put(key, [], descriptor: inInput(lingering()))
         case "update": link.update(key, Array(words[2].utf8))
         case "remove": link.remove(key)
         case "many":
@@ -181,6 +183,20 @@ func lingering() -> CInt {
     let bytes = [UInt8](repeating: 0, count: 65_536)
     while send(near, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}
     return near
+}
+
+/// A Unix socket without a peer that has a descriptor in its unread input, behind an empty packet.
+func inInput(_ descriptor: CInt) -> CInt {
+    var ends: [CInt] = [-1, -1]
+    guard socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0 else { return -1 }
+    let sender = SeqPacketSocket(adopting: OwnedDescriptor(adopting: ends[1]))
+    do {
+        guard try sender.send([]), try sender.send([1], descriptors: [descriptor]) else { return -1 }
+    } catch {
+        return -1
+    }
+    close(descriptor)
+    return ends[0]
 }
 
 // MARK: Start

@@ -115,7 +115,7 @@ import Testing
                 #expect(try second.send(bytes, descriptors: length == 2 ? [number] : []))
             }
             #expect(try first.send([1]))
-            first.discardInput()
+            first.discardInput(of: geteuid())
             let error = #expect(throws: SystemError.self) { try second.send([5]) }
             #expect(error?.code == EPIPE)
             _ = consume first

@@ -227,26 +227,33 @@ import Testing
         try supervisor.stop()
     }
 
-    /// A stream that lingers makes close(2) wait for its peer; the supervisor must not.
-    @Test func lingeringSocketDelaysNoClient() throws {
+    /// A stream that lingers makes close(2) wait for its peer; the supervisor must not. The same goes for a
+    /// Unix socket that has the stream in its unread input.
+    @Test(arguments: [false, true]) func lingeringSocketDelaysNoClient(isInInput: Bool) throws {
         let supervisor = try TestSupervisor()
         let bystander = try WireClient(supervisor, "org.example.bystander")
         let client = try WireClient(supervisor, "org.example.phone")
         let pair = try Pair.tcp()
-        // More than the buffers hold while the peer does not read.
-        let chunk = [UInt8](repeating: 0, count: 65_536)
-        while send(pair.near, chunk, chunk.count, Int32(MSG_DONTWAIT)) > 0 {}
-        var linger = linger(l_onoff: 1, l_linger: 60)
-        setsockopt(pair.near, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        try pair.fillAndLinger()
+        let box = try SeqPacketSocket.pair()
         var release = WireRelease()
-        release.token = try client.handOver(pair.near)
+        if isInInput {
+            #expect(try box.second.send([1], descriptors: [pair.near]))
+            release.token = try client.handOver(box.first.rawValue)
+        } else {
+            release.token = try client.handOver(pair.near)
+        }
         // While the supervisor has a duplicate this does not linger; from here on the supervisor's is the
         // last.
         pair.closeNear()
-        let began = BootClock.now()
-        #expect(try client.ask(.release(release)) == .done(WireDone()))
-        #expect(try bystander.show("org.example.bystander").state == .inactive)
-        #expect(BootClock.now() - began < 30_000_000_000)
+        try box.separate { first, second throws in
+            first.takeDescriptor().close()
+            let began = BootClock.now()
+            #expect(try client.ask(.release(release)) == .done(WireDone()))
+            #expect(try bystander.show("org.example.bystander").state == .inactive)
+            #expect(BootClock.now() - began < 30_000_000_000)
+            withExtendedLifetime(second) {}
+        }
         try supervisor.stop()
     }
 }

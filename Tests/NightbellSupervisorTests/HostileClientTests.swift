@@ -307,6 +307,53 @@ import Testing
         #expect(Poll.wait(pair.far, for: .readable, timeoutMilliseconds: 10_000).contains(.hangUp))
     }
 
+    /// Sockets that wait for their peers when they are closed, by the hundred, and all of one user.
+    @Test(.enabled(if: geteuid() == 0, "needs users"))
+    func lingeringSocketsDelayNoOtherUser() throws {
+        let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
+        let path = daemon.socketPath
+        let administrator = try WireClient(path: path)
+        let before = try administrator.status().descriptorsOpen
+        let worker = try daemon.worker()
+        var handOver = WireHandOver()
+        handOver.sockets = [WireHandOver.Socket()]
+        handOver.sockets[0].tag = .voip
+        let strangers = try connect(330, to: path, as: 65_534)
+        // It must not close them before we do: the last close is the one that waits.
+        kill(worker, SIGSTOP)
+        var pairs: [Pair] = []
+        for stranger in strangers {
+            let pair = try Pair.tcp()
+            try pair.fillAndLinger()
+            try stranger.send(.handOver(handOver), request: 1, descriptors: [pair.near])
+            pair.closeNear()
+            pairs.append(pair)
+        }
+        kill(worker, SIGCONT)
+        for _ in 0..<20 {
+            for user in [0, 65_533] as [uid_t] {
+                let began = BootClock.now()
+                for other in try connect(1, to: path, as: user) { _ = try other.status() }
+                #expect(BootClock.now() - began < 3_000_000_000, "uid \(user)")
+            }
+        }
+        for stranger in strangers { #expect(try stranger.end()?.code == .helloRequired) }
+        #expect(try eventually { try administrator.status().descriptorsOpen <= before })
+        withExtendedLifetime(pairs) {}
+    }
+
+    private func connect(_ count: Int, to path: String, as user: uid_t) throws -> [WireClient] {
+        let descriptors = try OwnThread {
+            guard user == 0 || ctest_become(user) == 0 else {
+                throw TestFailure("cannot become another user")
+            }
+            return try (0..<count).map { _ in
+                try WireClient(path: path).socket.descriptor.duplicate().take()
+            }
+        }.join()
+        return descriptors.map { WireClient(adopting: OwnedDescriptor(adopting: $0)) }
+    }
+
     /// Sockets that are handed over and given up within a turn: the keeper gets their records before they are
     /// closed. A debug build may be too slow to serve both requests in one turn.
     @Test func socketsGivenUpAtOnceHarmNothing() throws {

@@ -1,4 +1,5 @@
 import Foundation
+import LinuxSystem
 
 #if canImport(Glibc)
     import Glibc
@@ -149,6 +150,22 @@ final class Pair {
         var buffer = [UInt8](repeating: 0, count: 4_096)
         let count = recv(near, &buffer, buffer.count, Int32(MSG_DONTWAIT))
         return String(decoding: buffer[..<max(0, count)], as: UTF8.self)
+    }
+
+    /// From now on the last close of `near`, a TCP socket, waits up to a minute for the peer, which does not
+    /// read.
+    func fillAndLinger() throws {
+        // With little memory.
+        SocketOption.receiveBuffer.set(1, on: far)
+        SocketOption.sendBuffer.set(1, on: near)
+        // More than the buffers hold.
+        let chunk = [UInt8](repeating: 0, count: 65_536)
+        while Glibc.send(near, chunk, chunk.count, Int32(MSG_DONTWAIT)) > 0 {}
+        var linger = linger(l_onoff: 1, l_linger: 60)
+        let size = socklen_t(MemoryLayout<Glibc.linger>.size)
+        guard setsockopt(near, SOL_SOCKET, SO_LINGER, &linger, size) == 0 else {
+            throw Self.failure("setsockopt")
+        }
     }
 
     func closeNear() {

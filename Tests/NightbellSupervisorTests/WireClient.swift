@@ -18,6 +18,10 @@ final class WireClient {
         socket = try Self.connect(path)
     }
 
+    init(adopting descriptor: consuming OwnedDescriptor) {
+        socket = SeqPacketSocket(adopting: descriptor)
+    }
+
     private static func connect(_ path: String) throws(SystemError) -> SeqPacketSocket {
         let until = BootClock.now() + Int64(patience) * 1_000_000
         while true {

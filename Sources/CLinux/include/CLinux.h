@@ -26,6 +26,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 // Linux 6.5; not in the headers of older distributions.
@@ -89,6 +90,11 @@ static inline int clinux_accept(int fd) {
 // The type bits of a file's mode, as far as the kernel knows them without asking a file system's server,
 // which may never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
+
+// Interrupts the calling thread each millisecond, by a signal without effect (the last real-time signal that the
+// process has no use for), so that it waits no longer than that where a signal ends the wait. 0: until `timer_delete`,
+// which the thread has to call. Otherwise errno.
+int clinux_interrupt_each_millisecond(timer_t *timer);
 
 // Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it is on
 // another file system, and was not opened, because opening has side effects on some devices.

@@ -9,8 +9,6 @@ struct Acceptance: ~Copyable {
     let listener: SeqPacketSocket
     private let watch: Watch
     private var reserve: EventDescriptor?
-    /// No connection is accepted until then: too many descriptors wait to be closed.
-    var resumesAt: Instant?
     /// The limit of descriptors of this process.
     let descriptorLimit = Acceptance.currentDescriptorLimit()
 
@@ -75,17 +73,12 @@ struct Acceptance: ~Copyable {
         }
     }
 
-    /// Accepts nothing for a while.
-    ///
-    /// - Parameter end: nil: until `resume` is called.
-    mutating func pause(until end: Instant?) {
-        if let end { resumesAt = end }
-        watch.disarm()
-    }
+    /// Accepts nothing until `resume` is called.
+    mutating func pause() { watch.disarm() }
 
-    /// Accepts again, unless a pause is under way or no descriptor is free.
+    /// Accepts again, unless no descriptor is free.
     mutating func resume() throws(LoopError) {
-        guard resumesAt == nil, refill(), !watch.isArmed else { return }
+        guard refill(), !watch.isArmed else { return }
         try watch.arm()
     }
 

@@ -12,17 +12,10 @@ import SwiftProtobuf
 extension Supervisor {
     /// Connections accepted in a turn: some 20 µs each.
     private static let acceptsPerTurn = 16
-    /// While this many descriptors wait to be closed, which can take as long as their makers like, no
-    /// connection is accepted: each could bring more of them.
-    private static let mostToBeClosed = 256
-    private static let acceptPause: Duration = .milliseconds(10)
 
     /// Accepts connections; few enough in a turn that a rush does not keep others waiting.
     func acceptConnections() {
         for _ in 0..<Self.acceptsPerTurn {
-            guard ForeignDescriptor.pendingCount < Self.mostToBeClosed else {
-                return acceptance.pause(until: now + Self.acceptPause)
-            }
             do throws(SystemError) {
                 switch try acceptance.accept() {
                 case .none:
@@ -31,11 +24,11 @@ extension Supervisor {
                     admit(socket)
                 case .noRoom(let socket):
                     log(.descriptors, .error, "no descriptor left for another connection")
-                    refuse(socket, Self.outOfDescriptors)
+                    refuse(socket, Self.outOfDescriptors, of: ForeignDescriptor.anyUser)
                     acceptance.refill()
                 case .exhausted:
                     log(.descriptors, .error, "no descriptor left: not listening until one is free")
-                    return acceptance.pause(until: nil)
+                    return acceptance.pause()
                 }
             } catch {
                 // The other connections in the queue are not at fault; if the error persists, the next turn
@@ -53,10 +46,10 @@ extension Supervisor {
                     .connections, .notice, of: credentials.uid,
                     "a connection of uid \(credentials.uid) is refused: it has \(configuration.connectionsPerUser)"
                 )
-                return refuse(socket, Self.tooManyConnections)
+                return refuse(socket, Self.tooManyConnections, of: credentials.uid)
             }
             guard hasDescriptors(for: credentials, 1, leaving: .replacement) else {
-                return refuse(socket, Self.outOfDescriptors)
+                return refuse(socket, Self.outOfDescriptors, of: credentials.uid)
             }
             let connection = try Connection(
                 key: connections.nextKey, socket: socket, credentials: credentials, loop: loop)
@@ -92,13 +85,6 @@ extension Supervisor {
         return inUse + count + kept.rawValue + forOthers <= acceptance.descriptorLimit
     }
 
-    /// The pause after too many descriptors had to be closed is over.
-    func acceptAgain() {
-        guard let time = acceptance.resumesAt, time <= now else { return }
-        acceptance.resumesAt = nil
-        resumeAccepting()
-    }
-
     private static let tooManyConnections = encode(
         WireSupervisorMessage(
             .error(WireError(.tooManyConnections, "this user has as many connections as it may"))))
@@ -107,10 +93,10 @@ extension Supervisor {
             .error(WireError(.outOfDescriptors, "the supervisor has no descriptor left for this user"))))
 
     /// Consumes the socket, so that its descriptor is free again afterwards.
-    private func refuse(_ socket: consuming SeqPacketSocket, _ message: [UInt8]) {
+    private func refuse(_ socket: consuming SeqPacketSocket, _ message: [UInt8], of user: uid_t) {
         do {
             _ = try socket.send(message)
-            socket.discardInput()
+            socket.discardInput(of: user)
         } catch {
             logger.debug("a refusal could not be sent: \(error)")
         }
@@ -231,8 +217,8 @@ extension Supervisor {
         }
         connection.readable.disarm()
         connection.forgetOutgoing()
-        // It may have been told why.
-        if !connection.hasEnded { connection.socket.discardInput() }
+        // It may have been told why. The keeper's close finds an empty queue.
+        connection.socket.discardInput(of: connection.credentials.uid)
         if pushService == connection.key {
             pushService = nil
             followUps.append(.fact(.pushServiceChanged))

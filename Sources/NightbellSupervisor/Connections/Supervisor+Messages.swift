@@ -12,6 +12,8 @@ import SwiftProtobuf
 extension Supervisor {
     /// The limit for texts that are only shown.
     static let longestName = 64
+    /// The limit of descriptors of one user that wait to be closed; those of one more packet may come to it.
+    private static let mostToBeClosed = 256
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     ///
@@ -33,8 +35,10 @@ extension Supervisor {
                 !connection.isPaused, !connection.isHungUp
             else { return }
             // The kernel would close descriptors that do not fit into our table on this thread, however long
-            // that takes.
-            if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing),
+            // that takes. A user with many that cannot be closed is to send no more.
+            let user = connection.credentials.uid
+            if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing)
+                || ForeignDescriptor.pendingCount(of: user) >= Self.mostToBeClosed,
                 connection.socket.nextPacketCarriesDescriptors()
             {
                 let error = WireError(
@@ -46,6 +50,8 @@ extension Supervisor {
                 readsFromSleeper = beginReading(from: client)
             }
             do {
+                packet.user = user
+                defer { packet.discardDescriptors() }
                 switch try connection.socket.receive(into: &packet) {
                 case .wouldBlock:
                     return
