@@ -74,7 +74,7 @@ struct RunTests {
             kinds.compactMap { $0["name"] as? String }
                 == [
                     "hand_over", "patterns", "identifiers", "connections", "messages", "crashes", "unread",
-                    "slow_pings",
+                    "slow_pings", "lingering",
                 ])
         for kind in kinds {
             // Where nothing keeps attackers from it, half of the wakes take longer than half a second.

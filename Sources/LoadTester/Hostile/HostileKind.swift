@@ -23,6 +23,8 @@ enum HostileKind: String, CaseIterable, Sendable {
     case unread
     /// Pings, byte by byte, on 300 sockets that the supervisor answers for.
     case slowPings = "slow_pings"
+    /// TCP sockets that wait for their peer when they are closed, on connections that say no Hello.
+    case lingering
 
     /// Whether the load is on the supervisor.
     var isAttack: Bool { self != .none && self != .busy }

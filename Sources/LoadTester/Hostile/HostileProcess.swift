@@ -55,6 +55,7 @@ struct HostileProcess {
         case .crashes: crash()
         case .unread: try sleepWithUnreadSockets()
         case .slowPings: try sendSlowPings()
+        case .lingering: try sendLingeringSockets()
         }
     }
 
@@ -207,6 +208,61 @@ struct HostileProcess {
                 while unsafe recv(far, &answer, answer.count, CInt(MSG_DONTWAIT)) > 0 {}
             }
         }
+    }
+
+    /// Sockets that the supervisor has the last reference of: it closes them because there was no Hello. The
+    /// peers are closed some rounds later, which ends the sockets' wait.
+    private func sendLingeringSockets() throws {
+        var handOver = WireHandOver()
+        handOver.sockets = [WireHandOver.Socket()]
+        handOver.sockets[0].tag = .voip
+        let packet = try Packet(.handOver(handOver)).bytes
+        var rounds: [[CInt]] = []
+        while !isOver {
+            let pairs = try (0..<100).map { _ in try Self.lingeringPair() }
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            if child == 0 {
+                let lines = pairs.map { _ in Line(socketPath, nil) }
+                for (line, pair) in zip(lines, pairs) { _ = line.send(packet, [pair.near]) }
+                // A process that ends does not linger, if it is the last to have a socket.
+                _exit(0)
+            }
+            for pair in pairs { close(pair.near) }
+            while waitpid(child, nil, 0) == -1, errno == EINTR {}
+            rounds.append(pairs.map(\.far))
+            if rounds.count > 8 { for peer in rounds.removeFirst() { close(peer) } }
+        }
+    }
+
+    /// A TCP connection over loopback with data on its way that `far` does not read.
+    private static func lingeringPair() throws(LoadError) -> (near: CInt, far: CInt) {
+        let stream = CInt(SOCK_STREAM.rawValue)
+        let (listener, near) = (socket(AF_INET, stream, 0), socket(AF_INET, stream, 0))
+        defer { close(listener) }
+        // As little memory as the kernel permits.
+        SocketOption.receiveBuffer.set(1, on: listener)
+        SocketOption.sendBuffer.set(1, on: near)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = inet_addr("127.0.0.1")
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isConnected = unsafe withUnsafeMutablePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe bind(listener, address, length) == 0 && listen(listener, 1) == 0
+                    && getsockname(listener, address, &length) == 0 && connect(near, address, length) == 0
+            }
+        }
+        let far = isConnected ? accept(listener, nil, nil) : -1
+        guard far >= 0 else { throw LoadError(failed: "connecting over loopback") }
+        let bytes = [UInt8](repeating: 0, count: 65_536)
+        while unsafe Glibc.send(near, bytes, bytes.count, CInt(MSG_DONTWAIT)) > 0 {}
+        var linger = linger(l_onoff: 1, l_linger: .max)
+        let size = socklen_t(MemoryLayout<Glibc.linger>.size)
+        guard unsafe setsockopt(near, SOL_SOCKET, SO_LINGER, &linger, size) == 0 else {
+            throw LoadError(failed: "setsockopt")
+        }
+        return (near, far)
     }
 
     private static func connectedPair() throws(LoadError) -> (near: CInt, far: CInt) {
