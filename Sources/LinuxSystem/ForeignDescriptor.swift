@@ -119,7 +119,8 @@ package enum ForeignDescriptor {
         var linger = linger()
         var length = socklen_t(MemoryLayout<linger>.size)
         if unsafe getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &length) == 0 {
-            return linger.l_onoff != 0 && linger.l_linger > 0 || mayHoldDescriptors(descriptor)
+            // The kernel takes a negative time for a very long one.
+            return linger.l_onoff != 0 && linger.l_linger != 0 || mayHoldDescriptors(descriptor)
         }
         guard errno == ENOTSOCK else { return true }
         let type = clinux_file_type(descriptor)

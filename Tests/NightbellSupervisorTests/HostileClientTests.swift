@@ -307,10 +307,12 @@ import Testing
         #expect(Poll.wait(pair.far, for: .readable, timeoutMilliseconds: 10_000).contains(.hangUp))
     }
 
-    /// Sockets that wait for their peers when they are closed, by the hundred, and all of one user.
-    @Test(.enabled(if: geteuid() == 0, "needs users"))
-    func lingeringSocketsDelayNoOtherUser() throws {
-        let daemon = try DaemonProcess(suspension: "none", before: "umask 0")
+    /// Sockets that wait for their peers when they are closed, by the hundred, and all of one user: on
+    /// connections that are served, and on those that are refused once their other end is gone.
+    @Test(.enabled(if: geteuid() == 0, "needs users"), arguments: [false, true])
+    func lingeringSocketsDelayNoOtherUser(areGone: Bool) throws {
+        let daemon = try DaemonProcess(
+            suspension: "none", before: "umask 0", areGone ? "--set connectionsPerUser=8" : "")
         let path = daemon.socketPath
         let administrator = try WireClient(path: path)
         let before = try administrator.status().descriptorsOpen
@@ -318,17 +320,19 @@ import Testing
         var handOver = WireHandOver()
         handOver.sockets = [WireHandOver.Socket()]
         handOver.sockets[0].tag = .voip
-        let strangers = try connect(330, to: path, as: 65_534)
+        var strangers = areGone ? [] : try connect(330, to: path, as: 65_534)
         // It must not close them before we do: the last close is the one that waits.
         kill(worker, SIGSTOP)
+        if areGone { strangers = try connect(60, to: path, as: 65_534) }
         var pairs: [Pair] = []
         for stranger in strangers {
             let pair = try Pair.tcp()
-            try pair.fillAndLinger()
+            try pair.fillAndLinger(seconds: pairs.count % 2 == 0 ? 60 : -1)
             try stranger.send(.handOver(handOver), request: 1, descriptors: [pair.near])
             pair.closeNear()
             pairs.append(pair)
         }
+        if areGone { strangers = [] }
         kill(worker, SIGCONT)
         for _ in 0..<20 {
             for user in [0, 65_533] as [uid_t] {

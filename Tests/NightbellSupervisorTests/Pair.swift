@@ -152,16 +152,16 @@ final class Pair {
         return String(decoding: buffer[..<max(0, count)], as: UTF8.self)
     }
 
-    /// From now on the last close of `near`, a TCP socket, waits up to a minute for the peer, which does not
+    /// From now on the last close of `near`, a TCP socket, waits up to this long for the peer, which does not
     /// read.
-    func fillAndLinger() throws {
+    func fillAndLinger(seconds: Int32 = 60) throws {
         // With little memory.
         SocketOption.receiveBuffer.set(1, on: far)
         SocketOption.sendBuffer.set(1, on: near)
         // More than the buffers hold.
         let chunk = [UInt8](repeating: 0, count: 65_536)
         while Glibc.send(near, chunk, chunk.count, Int32(MSG_DONTWAIT)) > 0 {}
-        var linger = linger(l_onoff: 1, l_linger: 60)
+        var linger = linger(l_onoff: 1, l_linger: seconds)
         let size = socklen_t(MemoryLayout<Glibc.linger>.size)
         guard setsockopt(near, SOL_SOCKET, SO_LINGER, &linger, size) == 0 else {
             throw Self.failure("setsockopt")

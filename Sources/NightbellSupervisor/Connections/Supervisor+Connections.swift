@@ -96,10 +96,11 @@ extension Supervisor {
     private func refuse(_ socket: consuming SeqPacketSocket, _ message: [UInt8], of user: uid_t) {
         do {
             _ = try socket.send(message)
-            socket.discardInput(of: user)
         } catch {
             logger.debug("a refusal could not be sent: \(error)")
         }
+        // Also of a peer that has gone: it may have sent descriptors before.
+        socket.discardInput(of: user)
     }
 
     // MARK: Writing
