@@ -107,9 +107,9 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
             close(ends[0])
             close(ends[1])
         case "linger":
-            link.put(key, [], descriptor: lingering())
+            link.put(key, [], descriptor: lingering(link))
         case "nest":
-            link.put(key, [], descriptor: inInput(lingering()))
+            link.put(key, [], descriptor: inInput(lingering(link)))
         case "update": link.update(key, Array(words[2].utf8))
         case "remove": link.remove(key)
         case "many":
@@ -163,8 +163,10 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
 }
 
 /// A TCP connection with a long linger time, and a peer that reads nothing: closing it would block.
-func lingering() -> CInt {
+func lingering(_ link: KeeperLink) -> CInt {
     let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    // Its last close would reset the connection, which nothing accepts.
+    link.put(RecordKey(kind: 22, id: 0), [], descriptor: listener)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
