@@ -70,6 +70,7 @@ struct RunTests {
     func hostile() throws {
         let told = try run("hostile --clients 6 --seconds 1 --suspend \(Self.method)")
         let kinds = try #require(told.json["kinds"] as? [[String: Any]])
+        let busy = try #require(told.number("busy.victim_p99_us"))
         #expect(
             kinds.compactMap { $0["name"] as? String }
                 == [
@@ -80,10 +81,15 @@ struct RunTests {
             // Where nothing keeps attackers from it, half of the wakes take longer than half a second.
             let median = try #require(kind["victim_p50_us"] as? Double, "\(kind)")
             #expect(median < 250_000, "\(kind)")
+            // Of some twenty wakes in a second this is the longest. Ten runs of a debug build beside other builds had at
+            // most 214 ms, and 8 times the figure of `busy`; another one had 20 times a small figure.
+            let longest = try #require(kind["victim_p99_us"] as? Double, "\(kind)")
+            #expect(longest < max(20 * busy, 500_000), "\(kind), \(busy)")
+            #expect(kind["late"] as? Int == 0, "\(kind)")
             #expect((kind["log_lines"] as? Int).map { $0 < 300 } == true, "\(kind)")
         }
         #expect(told.number("lost") == 0)
-        expectNumbers(told, "late", "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
+        expectNumbers(told, "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
     }
 
     @Test("gateway")

@@ -220,15 +220,21 @@ struct HostileProcess {
         var rounds: [[CInt]] = []
         while !isOver {
             let pairs = try (0..<100).map { _ in try Self.lingeringPair() }
+            let (start, gate) = try Self.connectedPair()
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
             if child == 0 {
+                // This process must not have the last reference when it closes them.
+                close(gate)
+                _ = Poll.wait(start, for: .readable, timeoutMilliseconds: -1)
                 let lines = pairs.map { _ in Line(socketPath, nil) }
                 for (line, pair) in zip(lines, pairs) { _ = line.send(packet, [pair.near]) }
                 // A process that ends does not linger, if it is the last to have a socket.
                 _exit(0)
             }
             for pair in pairs { close(pair.near) }
+            close(start)
+            close(gate)
             while waitpid(child, nil, 0) == -1, errno == EINTR {}
             rounds.append(pairs.map(\.far))
             if rounds.count > 8 { for peer in rounds.removeFirst() { close(peer) } }
