@@ -81,15 +81,26 @@ struct RunTests {
             // Where nothing keeps attackers from it, half of the wakes take longer than half a second.
             let median = try #require(kind["victim_p50_us"] as? Double, "\(kind)")
             #expect(median < 250_000, "\(kind)")
-            // Of some twenty wakes in a second this is the longest. Ten runs of a debug build beside other builds had at
-            // most 214 ms, and 8 times the figure of `busy`; another one had 20 times a small figure.
-            let longest = try #require(kind["victim_p99_us"] as? Double, "\(kind)")
-            #expect(longest < max(20 * busy, 500_000), "\(kind), \(busy)")
-            #expect(kind["late"] as? Int == 0, "\(kind)")
             #expect((kind["log_lines"] as? Int).map { $0 < 300 } == true, "\(kind)")
+            guard try isLate(kind, busy: busy) else { continue }
+            // A stall of the machine does not come again, and the effect of an attack does.
+            let name = try #require(kind["name"] as? String)
+            let again = try run("hostile --clients 6 --seconds 1 --suspend \(Self.method) --kind \(name)")
+            let second = try #require((again.json["kinds"] as? [[String: Any]])?.first)
+            let busyAgain = try #require(again.number("busy.victim_p99_us"))
+            #expect(try !isLate(second, busy: busyAgain), "\(kind), \(second)")
         }
         #expect(told.number("lost") == 0)
         expectNumbers(told, "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
+    }
+
+    /// Whether keep-alives were late, or the longest of a second's wakes took unusually long. Ten runs of a
+    /// debug build beside other builds had none late and at most 214 ms, 8 times the figure of `busy`; of the
+    /// next eight one had three late, and another one a wake of 3.6 s.
+    private func isLate(_ kind: [String: Any], busy: Double) throws -> Bool {
+        let late = try #require(kind["late"] as? Int, "\(kind)")
+        let longest = try #require(kind["victim_p99_us"] as? Double, "\(kind)")
+        return late > 0 || longest >= max(20 * busy, 500_000)
     }
 
     @Test("gateway")
