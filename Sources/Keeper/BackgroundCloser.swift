@@ -5,8 +5,9 @@ import LinuxSystem
 /// Closes descriptors handed over by clients, without a thread and without blocking.
 ///
 /// close(2) may block on a peer or on a file system's server for as long as those like. A process that ends
-/// does not linger for a peer (`PF_EXITING` in the kernel's `inet_release`), and if it blocks on a server, no process waits for it. So the last reference
-/// is left to a child that ends. (Threads, as `ForeignDescriptor` has, would not survive `fork`.)
+/// does not linger for a peer (`PF_EXITING` in the kernel's `inet_release`), and if it blocks on a server, no
+/// process waits for it. So the last reference is left to a child that ends. (Threads, as `ForeignDescriptor`
+/// has, would not survive `fork`.)
 struct BackgroundCloser {
     private var children: [pid_t] = []
 
