@@ -20,6 +20,15 @@ package func threads(of pid: pid_t, are state: Character) -> Bool {
     return !threads.isEmpty && threads.allSatisfy { ProcFS.statistics(pid, thread: $0)?.state == state }
 }
 
+/// Stops a process by signal, and returns when it does nothing more. The signal is first taken by the thread that the
+/// process began with; while that waits for a processor, the others go on.
+///
+/// - Returns: whether it has stopped.
+@discardableResult
+package func stop(_ pid: pid_t) -> Bool {
+    kill(pid, SIGSTOP) == 0 && eventually { threads(of: pid, are: "T") }
+}
+
 /// A thread with a result.
 package final class OwnThread<Value: Sendable>: @unchecked Sendable {
     // Sendable: `outcome` is written by the thread and read after it was joined.

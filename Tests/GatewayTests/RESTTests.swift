@@ -264,7 +264,7 @@ struct RESTTests {
         let token = try fixture.token("test", "read", "wake")
         let status = try fixture.get("/v1/status", token: token).object
         let worker = pid_t(try #require(status["process_id"] as? Int))
-        kill(worker, SIGSTOP)
+        #expect(stop(worker))
         defer { kill(worker, SIGCONT) }
         let start = BootClock.now()
         let peers = try (0..<12).map { _ in try HTTPPeer(port: fixture.port) }

@@ -167,8 +167,7 @@ import Testing
             crowd.append(next)
         }
         #expect(crowd.count > 2)
-        kill(worker, SIGSTOP)
-        try #require(eventually { threads(of: worker, are: "T") })
+        try #require(stop(worker))
         let late = try (0..<4).map { _ in try WireClient(path: daemon.socketPath) }
         for (index, client) in late.enumerated() {
             for _ in 0..<index { try client.send(.status(WireStatus()), request: 1) }
@@ -183,8 +182,7 @@ import Testing
         let daemon = try DaemonProcess(suspension: "none", "--set messagesPerTurn=1")
         let worker = try daemon.worker()
         let client = try WireClient(path: daemon.socketPath)
-        kill(worker, SIGSTOP)
-        try #require(eventually { threads(of: worker, are: "T") })
+        try #require(stop(worker))
         try client.send(.enterBackground(WireEnterBackground()), request: 1)
         for _ in 0..<5 { try client.send(.status(WireStatus()), request: 2) }
         kill(worker, SIGCONT)

@@ -322,7 +322,7 @@ import Testing
         handOver.sockets[0].tag = .voip
         var strangers = areGone ? [] : try connect(330, to: path, as: 65_534)
         // It must not close them before we do: the last close is the one that waits.
-        kill(worker, SIGSTOP)
+        #expect(stop(worker))
         if areGone { strangers = try connect(60, to: path, as: 65_534) }
         var pairs: [Pair] = []
         for stranger in strangers {
@@ -341,7 +341,11 @@ import Testing
                 #expect(BootClock.now() - began < 3_000_000_000, "uid \(user)")
             }
         }
-        for stranger in strangers { #expect(try stranger.end()?.code == .helloRequired) }
+        // Of a user with too many that wait to be closed no descriptor is taken.
+        for stranger in strangers {
+            let code = try stranger.end()?.code
+            #expect(code == .helloRequired || code == .outOfDescriptors)
+        }
         #expect(try eventually { try administrator.status().descriptorsOpen <= before })
         withExtendedLifetime(pairs) {}
     }
@@ -380,7 +384,7 @@ import Testing
             // The next socket gets the same slot and the next generation.
             release.token += 1 << 32
             // It finds both in the same turn.
-            kill(worker, SIGSTOP)
+            #expect(stop(worker))
             try hasty.send(.handOver(handOver), request: request, descriptors: [pair.near])
             try hasty.send(.release(release), request: request + 1_000)
             kill(worker, SIGCONT)

@@ -185,8 +185,7 @@ import Testing
             try observer.wait(for: name, toBe: .suspended, path: daemon.socketPath)
             #expect(try observer.show(name).counters["wakes_socket"] == UInt64(round - 1))
             // Stopped, the worker finds both when it runs again, the request first.
-            kill(worker, SIGSTOP)
-            #expect(eventually { threads(of: worker, are: "T") })
+            #expect(stop(worker))
             var show = WireShow()
             show.identifier = name
             try observer.send(.show(show), request: 1_000_000 + UInt64(round))

@@ -38,7 +38,7 @@ import Testing
         try client.finish(try client.wake())
         let epoch = try client.prepare()
 
-        kill(worker, SIGSTOP)
+        #expect(stop(worker))
         try #require(eventually { threads(of: worker, are: "T") })
         try pair.send("INVITE")
         try #require(eventually { Poll.now(pair.near).contains(.readable) })
@@ -65,7 +65,7 @@ import Testing
         try client.enterBackground()
         let epoch = try client.prepare()
 
-        kill(worker, SIGSTOP)
+        #expect(stop(worker))
         try #require(eventually { threads(of: worker, are: "T") })
         try client.ready(epoch)
         try client.send(.mediaActivity(WireMediaActivity()))

@@ -109,7 +109,7 @@ import Testing
     /// Sends more than the buffer holds, while the worker is kept from reporting it.
     private func flood(_ daemon: DaemonProcess, _ pair: Pair, count: Int) throws {
         let worker = try daemon.worker()
-        #expect(kill(worker, SIGSTOP) == 0)
+        #expect(stop(worker))
         defer { kill(worker, SIGCONT) }
         try #require(eventually { threads(of: worker, are: "T") })
         let datagram = [UInt8](repeating: 0x2E, count: 1_000)

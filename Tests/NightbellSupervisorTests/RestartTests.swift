@@ -93,8 +93,7 @@ import Testing
         try scripted.event("read")
         try suspended(daemon, name)
         let worker = try daemon.worker()
-        kill(worker, SIGSTOP)
-        try #require(eventually { threads(of: worker, are: "T") })
+        try #require(stop(worker))
         let handle = try scripted.child.handle()
         kill(scripted.pid, SIGKILL)
         try #require(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 10_000).isEmpty)
@@ -174,8 +173,7 @@ import Testing
         guard case .done = try forget() else { throw TestFailure("not forgotten") }
         let worker = try daemon.worker()
         #expect(eventually { !contains() })
-        kill(worker, SIGSTOP)
-        try #require(eventually { threads(of: worker, are: "T") })
+        try #require(stop(worker))
         try before.write(to: URL(fileURLWithPath: table))
         kill(worker, SIGKILL)
         guard case .error(let error) = try forget() else { throw TestFailure("it was recalled") }
@@ -275,7 +273,7 @@ import Testing
         defer { close(peer) }
         try scripted.enterBackground()
         try suspended(daemon, name)
-        kill(try daemon.worker(), SIGSTOP)
+        #expect(stop(try daemon.worker()))
         let worker = try #require(Self.children(of: daemon.child.pid).first)
         scripted.child.end()
         kill(worker, SIGKILL)

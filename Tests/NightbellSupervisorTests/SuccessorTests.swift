@@ -24,8 +24,7 @@ import Testing
         // It is served, and so it has been accepted, and so have those before it.
         let worker = pid_t(try next.status().processID)
         #expect(eventually { threads(of: worker, are: "S") })
-        kill(worker, SIGSTOP)
-        #expect(eventually { threads(of: worker, are: "T") })
+        #expect(stop(worker))
         try next.sayHello(name)
         let handle = try ProcessHandle(opening: pid)
         kill(pid, SIGKILL)
