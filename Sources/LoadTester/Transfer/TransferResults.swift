@@ -5,7 +5,7 @@ struct TransferResults {
     let settings: TransferRun.Settings
     /// Bytes of all files.
     var payload = 0
-    /// Bytes that the server has sent.
+    /// Bytes that the server has sent, to Nightbell, in all rounds.
     var fetched = 0
     private(set) var kills = 0
     /// By what was killed.
@@ -17,9 +17,13 @@ struct TransferResults {
     var failed = 0
     /// Results that were reported again, because the process was killed before it knew of the release.
     var repeated = 0
-    var nanoseconds: Int64 = 0
-    /// curl's; nil: it was not run.
-    var floorNanoseconds: Int64?
+    struct Round {
+        let nanoseconds: Int64
+        /// curl's; nil: it was not run.
+        let floorNanoseconds: Int64?
+    }
+
+    var rounds: [Round] = []
     var machine = Machine()
 
     init(settings: TransferRun.Settings) { self.settings = settings }
@@ -29,7 +33,19 @@ struct TransferResults {
         killed[victim, default: 0] += 1
     }
 
-    var bytesRatio: Double? { payload > 0 ? Double(fetched) / Double(payload) : nil }
+    /// Of all rounds.
+    var payloadOfRounds: Int { payload * rounds.count }
+    var bytesRatio: Double? {
+        payloadOfRounds > 0 ? Double(fetched) / Double(payloadOfRounds) : nil
+    }
+    /// The medians of the rounds.
+    var nanoseconds: Int64 { Self.median(rounds.map(\.nanoseconds)) ?? 0 }
+    var floorNanoseconds: Int64? { Self.median(rounds.compactMap(\.floorNanoseconds)) }
+
+    private static func median(_ times: [Int64]) -> Int64? {
+        times.isEmpty ? nil : times.sorted()[times.count / 2]
+    }
+
     /// Over curl's throughput.
     var throughputRatio: Double? {
         floorNanoseconds.map { Double($0) / Double(max(1, nanoseconds)) }
@@ -53,7 +69,7 @@ extension TransferResults: Reportable {
                 "client": .integer(Int64(killed["client"] ?? 0)),
             ],
             "wakes": wakes.map { .integer(Int64($0)) } ?? .null,
-            "payload_bytes": .integer(Int64(payload)),
+            "payload_bytes": .integer(Int64(payloadOfRounds)),
             "fetched_bytes": .integer(Int64(fetched)),
             "lost": .integer(Int64(lost)),
             "corrupt": .integer(Int64(corrupt)),
@@ -62,6 +78,13 @@ extension TransferResults: Reportable {
             "seconds": .rounded(Double(nanoseconds) / 1e9),
             "bytes_per_second": .rounded(bytesPerSecond, digits: 0),
             "floor_seconds": .rounded(floorNanoseconds.map { Double($0) / 1e9 }),
+            "rounds": .array(
+                rounds.map { round in
+                    [
+                        "seconds": .rounded(Double(round.nanoseconds) / 1e9),
+                        "floor_seconds": .rounded(round.floorNanoseconds.map { Double($0) / 1e9 }),
+                    ]
+                }),
             "ratio": ["bytes": .rounded(bytesRatio), "throughput": .rounded(throughputRatio)],
             "machine": machine.json,
         ]
@@ -75,7 +98,7 @@ extension TransferResults: Reportable {
         table.rows = [
             ["seconds", figure(Double(nanoseconds) / 1e9, digits: 2), floor],
             ["MB/s", figure(bytesPerSecond / 1e6, digits: 1), "–"],
-            ["bytes of the files", figure(Double(payload), digits: 0), "–"],
+            ["bytes of the files", figure(Double(payloadOfRounds), digits: 0), "–"],
             ["bytes that the server sent", figure(Double(fetched), digits: 0), "–"],
             ["lost", figure(Double(lost), digits: 0), "–"],
             ["corrupt", figure(Double(corrupt), digits: 0), "–"],
@@ -86,8 +109,7 @@ extension TransferResults: Reportable {
             ])
             table.rows.append(["wakes for them", figure(Double(wakes), digits: 0), "–"])
         }
-        table.note =
-            "the floor is curl --parallel with the same files"
+        table.note = "the floor is curl --parallel with the same files; seconds are medians of the rounds"
         return [table]
     }
 

@@ -10,6 +10,8 @@ struct TransferRun {
         let files: Int
         let bytes: Int
         let kills: Int
+        /// Without kills.
+        var rounds = 1
         let sessions: Int
         let parallel: Int
         let seed: UInt64
@@ -36,28 +38,46 @@ struct TransferRun {
         let digests = try makeFiles(server)
         results.payload = (0..<settings.files).reduce(0) { $0 + settings.size(of: $1) }
         try server.start()
-        // Both begin with nothing to be written.
-        sync()
-        let start = monotonicNow()
-        let files: [String: TransferredFile]
         if settings.kills == 0 {
-            runDirectory.progress.say("downloading")
-            files = try downloadAll(server, &results)
+            for round in 0..<settings.rounds {
+                // The machine may give memory to the first more slowly than to the second.
+                let isCurlFirst = round % 2 == 1
+                let floor = isCurlFirst ? try downloadWithCurl(server, round) : 0
+                let own = try measure(server, digests, &results) { results in
+                    runDirectory.progress.say("downloading")
+                    return try downloadAll(server, round, &results)
+                }
+                results.rounds.append(
+                    .init(
+                        nanoseconds: own,
+                        floorNanoseconds: isCurlFirst ? floor : try downloadWithCurl(server, round)))
+            }
         } else {
-            files = try downloadAsleep(server, &results)
-        }
-        results.nanoseconds = monotonicNow() - start
-        results.fetched = server.sentBytes
-        runDirectory.progress.say("checking the files")
-        for (name, file) in files where try digest(file.rawValue) != digests[name] { results.corrupt += 1 }
-        results.lost = settings.files - files.count
-        if settings.kills == 0 {
-            sync()
-            runDirectory.progress.say("downloading with curl")
-            results.floorNanoseconds = try downloadWithCurl(server)
+            let time = try measure(server, digests, &results) { try downloadAsleep(server, &$0) }
+            results.rounds = [.init(nanoseconds: time, floorNanoseconds: nil)]
         }
         results.machine.finish()
         return results
+    }
+
+    /// Downloads all files and checks them.
+    ///
+    /// - Returns: the time of the downloads, in nanoseconds.
+    private func measure(
+        _ server: TransferServerProcess, _ digests: [String: [UInt8]], _ results: inout TransferResults,
+        _ download: (inout TransferResults) throws -> [String: TransferredFile]
+    ) throws -> Int64 {
+        let sentBefore = server.sentBytes
+        // Both sides begin with nothing to be written.
+        sync()
+        let start = monotonicNow()
+        let files = try download(&results)
+        let time = monotonicNow() - start
+        results.fetched += server.sentBytes - sentBefore
+        runDirectory.progress.say("checking the files")
+        for (name, file) in files where try digest(file.rawValue) != digests[name] { results.corrupt += 1 }
+        results.lost += settings.files - files.count
+        return time
     }
 
     // MARK: Files
@@ -118,9 +138,10 @@ struct TransferRun {
     // MARK: Downloads
 
     private func downloadAll(
-        _ server: TransferServerProcess, _ results: inout TransferResults
+        _ server: TransferServerProcess, _ round: Int, _ results: inout TransferResults
     ) throws -> [String: TransferredFile] {
-        let process = TransferProcess(runDirectory, parallel: settings.parallel)
+        let failedBefore = results.failed
+        let process = TransferProcess(runDirectory, round, parallel: settings.parallel)
         try process.start()
         var clients: [Int: TransferClient] = [:]
         for session in 0..<settings.sessions {
@@ -130,7 +151,7 @@ struct TransferRun {
         }
         var files: [String: TransferredFile] = [:]
         let deadline = monotonicNow() + Self.longest
-        while files.count + results.failed < settings.files, monotonicNow() < deadline {
+        while files.count + results.failed - failedBefore < settings.files, monotonicNow() < deadline {
             try pause(nanoseconds: 0)
             for session in 0..<settings.sessions {
                 guard let client = clients[session] else { continue }
@@ -166,14 +187,16 @@ struct TransferRun {
         }
     }
 
-    private func downloadWithCurl(_ server: TransferServerProcess) throws -> Int64 {
-        let copies = runDirectory.path + "/copies"
+    private func downloadWithCurl(_ server: TransferServerProcess, _ round: Int) throws -> Int64 {
+        runDirectory.progress.say("downloading with curl")
+        let copies = "\(runDirectory.path)/copies.\(round)"
         guard mkdir(copies, 0o755) == 0 else { throw LoadError(failed: "mkdir \(copies)") }
         let list = (0..<settings.files).map {
             "url=\(server.address)/f\($0)\noutput=\(copies)/f\($0)\n"
         }.joined()
         let path = runDirectory.path + "/curl.list"
         try Array(list.utf8).withUnsafeBytes { try writeAll($0, to: path) }
+        sync()
         let start = monotonicNow()
         let child = try ChildProcess(
             "curl",
@@ -181,7 +204,9 @@ struct TransferRun {
             log: runDirectory.path + "/curl.log")
         try wait(for: "curl", atMost: .seconds(1_800)) { !child.isRunning }
         guard child.exitStatus == 0 else { throw LoadError.childEnded("curl", status: child.exitStatus ?? 0) }
-        return monotonicNow() - start
+        let time = monotonicNow() - start
+        for index in 0..<settings.files { unlink("\(copies)/f\(index)") }
+        return time
     }
 }
 
@@ -275,10 +300,10 @@ private final class TransferProcess {
     private let parallel: Int
     private var process: ChildProcess?
 
-    init(_ runDirectory: RunDirectory, parallel: Int) {
+    init(_ runDirectory: RunDirectory, _ round: Int, parallel: Int) {
         self.runDirectory = runDirectory
         self.parallel = parallel
-        directory = runDirectory.path + "/transfer"
+        directory = "\(runDirectory.path)/transfer.\(round)"
     }
 
     func start() throws {
