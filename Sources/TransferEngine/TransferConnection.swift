@@ -31,14 +31,15 @@ final class TransferConnection {
     private var unreported: Set<TaskID> = []
     /// Results that are reported, and not released.
     private var held: Set<TaskID> = []
+    /// Of those, the ones with a file: each holds a descriptor in the client.
+    private var heldFiles: Set<TaskID> = []
     /// Whether the end of the session has to be reported, once all its tasks are.
     private var owesEnd = false
     private var progress: [TaskID: Int64] = [:]
     /// A descriptor could not be sent, or not be opened: that is tried again later.
     private(set) var lacksDescriptors = false
 
-    /// Each holds a descriptor in the client.
-    private static let mostHeld = 64
+    private static let mostHeldFiles = 64
     /// With the copies. No more requests are read meanwhile.
     private static let mostAnswers = 64
     private static let tasksInList = 100
@@ -111,9 +112,8 @@ final class TransferConnection {
             answer(number, refusal: engine.authorize(id, fields) ?? "")
         case .release(let release):
             let id = TaskID(release.task)
-            // One that was released before is released.
-            guard owns(id, session) else { return answer(number) }
-            let refusal = engine.release(id)
+            // One that was released before, as on another connection, is released.
+            let refusal = owns(id, session) ? engine.release(id) : nil
             if refusal == nil { forget(id) }
             answer(number, refusal: refusal ?? "")
         case .list(let list): self.list(number, after: list.after, session)
@@ -213,6 +213,7 @@ final class TransferConnection {
     func note(_ id: TaskID) {
         owesEnd = true
         held.remove(id)
+        heldFiles.remove(id)
         guard engine.isSettled(id) else { return }
         owe(id)
     }
@@ -223,6 +224,7 @@ final class TransferConnection {
 
     private func forget(_ id: TaskID) {
         held.remove(id)
+        heldFiles.remove(id)
         unreported.remove(id)
         progress[id] = nil
     }
@@ -244,13 +246,13 @@ final class TransferConnection {
         }
     }
 
-    /// The number of results that the client has not released.
-    var heldCount: Int { held.count }
+    /// The number of results with files that the client has not released.
+    var heldFileCount: Int { heldFiles.count }
 
     /// Sends what there is to say, as far as the client reads. Call it when the changes are stored.
     ///
-    /// - Parameter room: how many more results may be on their way to clients, or held by them. One of each client may
-    ///   be so in any case.
+    /// - Parameter room: how many more files may be on their way to clients, or held by them. One of each client may be
+    ///   so in any case.
     func flush(_ room: inout Int) {
         guard !hasEnded else { return }
         lacksDescriptors = false
@@ -258,13 +260,16 @@ final class TransferConnection {
         while !isBlocked, sent < answers.count, send(answers[sent]) { sent += 1 }
         answers.removeFirst(sent)
         // Another connection of the session may have released them.
-        if held.count >= Self.mostHeld { held = held.filter { engine.tasks[$0] != nil } }
-        while !isBlocked, answers.isEmpty, held.isEmpty || room > 0 && held.count < Self.mostHeld,
-            let id = order.first
-        {
-            let before = held.count
+        if !order.isEmpty, room <= 0 || heldFiles.count >= Self.mostHeldFiles {
+            held = held.filter { engine.tasks[$0] != nil }
+            heldFiles.formIntersection(held)
+        }
+        while !isBlocked, answers.isEmpty, let id = order.first {
+            let mayHold = heldFiles.isEmpty || room > 0 && heldFiles.count < Self.mostHeldFiles
+            guard mayHold || !hasFile(id) else { break }
+            let before = heldFiles.count
             guard !unreported.contains(id) || reportEnd(of: id) else { break }
-            room -= held.count - before
+            room -= heldFiles.count - before
             unreported.remove(id)
             order.removeFirst()
         }
@@ -275,6 +280,14 @@ final class TransferConnection {
             owesEnd = false
         }
         updateWatches()
+    }
+
+    private func hasFile(_ id: TaskID) -> Bool {
+        if case .finished(let outcome)? = engine.tasks[id]?.record.state {
+            outcome.failure == nil
+        } else {
+            false
+        }
     }
 
     /// False: not now.
@@ -311,6 +324,7 @@ final class TransferConnection {
             }
             guard send(.with { $0.finished = finished }, file) else { return false }
             held.insert(id)
+            if file != nil { heldFiles.insert(id) }
             return true
         }
     }

@@ -57,7 +57,7 @@ extension TransferEngine {
 
     /// Most results are taken, and released, within a moment: writing them to the disk before would slow down the
     /// other transfers for nothing.
-    private func flushLater(_ id: TaskID) {
+    func flushLater(_ id: TaskID) {
         unflushed.append(id)
         if flushTimer?.deadline == nil { flushTimer?.set(milliseconds: Self.flushPause) }
     }

@@ -132,7 +132,11 @@ package final class TransferEngine {
             files.make(session.id)
         }
         for record in records {
-            insert(hasBooted ? try checked(record) : record)
+            let checked = hasBooted ? try checked(record) : record
+            insert(checked)
+            if case .finished(let outcome) = checked.state, outcome.bytes > checked.durableBytes {
+                flushLater(record.id)
+            }
         }
         for record in records where record.task.url == .refused && !isFinished(record.id) {
             finish(record.id, Outcome(failure: .refused("its address is not permitted any more")))

@@ -29,9 +29,9 @@ package final class TransferServer {
     private static let progressPeriod: Int64 = 1_000
     private static let acceptPause: Int64 = 200
     private static let descriptorPause: Int64 = 1_000
-    /// Results that clients have not released. The kernel passes no descriptors any more, in any process of the user,
+    /// Results with files that clients have not released. The kernel passes no descriptors any more, in any process of the user,
     /// when as many are on their way as a process may have open: often 1,024.
-    private static let mostHeld = 256
+    private static let mostHeldFiles = 256
 
     /// - Parameter signals: of SIGTERM; the process ends when it is readable.
     package init(
@@ -122,7 +122,7 @@ package final class TransferServer {
     }
 
     private func report() {
-        var room = connections.values.reduce(Self.mostHeld) { $0 - $1.heldCount }
+        var room = connections.values.reduce(Self.mostHeldFiles) { $0 - $1.heldFileCount }
         for connection in connections.values { connection.flush(&room) }
         guard descriptorTimer?.deadline == nil, connections.values.contains(where: \.lacksDescriptors) else {
             return

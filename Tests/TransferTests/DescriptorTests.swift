@@ -50,6 +50,29 @@ struct DescriptorTests {
         }
     }
 
+    @Test("Results that were released on another connection are no burden to any")
+    func releasedTwice() throws {
+        let server = try Nginx()
+        try server.add("a", randomBytes(10))
+        let process = try TransferProcess(user: Self.user)
+        let names = (0..<5).map { "s\($0)" }
+        let first = try names.map { try process.open($0) }
+        let second = try names.map { try process.open($0) }
+        for client in first {
+            for _ in 0..<60 { try client.add(server.address + "/a") }
+        }
+        for client in first {
+            for _ in 0..<60 { try client.release(try client.nextResult().0.task) }
+        }
+        for client in second {
+            while let (report, _) = try client.next(within: 200) {
+                if case .finished(let finished) = report.report { try client.release(finished.task) }
+            }
+        }
+        for client in first { try client.add(server.address + "/a") }
+        for client in first + second { #expect(try client.nextResult().0.failure == .none) }
+    }
+
     @Test(
         "While another process of the user has too many descriptors on their way, results wait and cost nothing",
         .enabled(if: geteuid() == 0))

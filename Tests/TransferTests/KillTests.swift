@@ -123,6 +123,22 @@ struct KillTests {
         try expectWhole(process, server)
     }
 
+    @Test("A result of a process that was killed at once is written to the disk by the next one")
+    func flushedLater() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        try client.add(server.address + "/good?seed=a&size=6000000")
+        #expect(try client.nextResult().0.failure == .none)
+        try process.restart()
+        let code =
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1] + '/transfers.sqlite', 20).execute('SELECT durable FROM task').fetchall())"
+        #expect(
+            try eventually(within: 30_000) {
+                try output("/usr/bin/python3", "-c", code, process.data).text == "[(6000000,)]\n"
+            })
+    }
+
     @Test("A file that a client has kept stays whole, if the store has lost that it was finished")
     func keptAfterLossOfPower() throws {
         let server = try OddServer()
