@@ -17,30 +17,55 @@ int clinux_file_type(int fd) {
     return result == 0 ? (status.stx_mode & S_IFMT) : -1;
 }
 
-static int interruption;
-static pthread_once_t choosing = PTHREAD_ONCE_INIT;
+static pthread_mutex_t choosing = PTHREAD_MUTEX_INITIALIZER;
+static int chosen;
 
 static void do_nothing(int number) {
     (void)number;
 }
 
-static void choose_interruption(void) {
-    for (int number = SIGRTMAX; number > SIGRTMIN && interruption == 0; number--) {
+// Whether the signal has no effect. In a program of another maker it may have got one since it was chosen.
+static int is_without_effect(int number) {
+    struct sigaction action;
+    return number != 0 && sigaction(number, NULL, &action) == 0 && action.sa_handler == do_nothing;
+}
+
+// Gives a signal its handler, if it has no use. One that the thread blocks may be meant for a descriptor or be waited for;
+// but some threads block all.
+static int choose(int takes_blocked, const sigset_t *blocked) {
+    for (int number = SIGRTMAX; number > SIGRTMIN; number--) {
         struct sigaction action;
+        if (!takes_blocked && sigismember(blocked, number) != 0) continue;
         if (sigaction(number, NULL, &action) != 0 || action.sa_handler != SIG_DFL) continue;
         memset(&action, 0, sizeof action);
         action.sa_handler = do_nothing;
         action.sa_flags = SA_RESTART;
-        if (sigaction(number, &action, NULL) == 0) interruption = number;
+        if (sigaction(number, &action, NULL) == 0) return number;
     }
+    return 0;
+}
+
+// A signal without effect; 0: there is none.
+static int interruption(void) {
+    pthread_mutex_lock(&choosing);
+    if (!is_without_effect(chosen)) {
+        sigset_t blocked;
+        sigemptyset(&blocked);
+        pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+        chosen = choose(0, &blocked);
+        if (chosen == 0) chosen = choose(1, &blocked);
+    }
+    int number = chosen;
+    pthread_mutex_unlock(&choosing);
+    return number;
 }
 
 int clinux_interrupt_each_millisecond(timer_t *timer) {
-    pthread_once(&choosing, choose_interruption);
-    if (interruption == 0) return EBUSY;
+    int number = interruption();
+    if (number == 0) return EBUSY;
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, interruption);
+    sigaddset(&set, number);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     // The headers of some C libraries have no name for the thread.
     union {
@@ -52,7 +77,7 @@ int clinux_interrupt_each_millisecond(timer_t *timer) {
     } event;
     memset(&event, 0, sizeof event);
     enum { notify_thread = 4 };
-    event.parts.signal = interruption;
+    event.parts.signal = number;
     event.parts.notify = notify_thread;
     event.parts.thread = (int)syscall(SYS_gettid);
     if (timer_create(CLOCK_MONOTONIC, &event.event, timer) != 0) return errno;
@@ -62,6 +87,19 @@ int clinux_interrupt_each_millisecond(timer_t *timer) {
     int code = errno;
     timer_delete(*timer);
     return code;
+}
+
+int clinux_close_promptly(int fd) {
+    timer_t timer;
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    int is_interrupted = clinux_interrupt_each_millisecond(&timer) == 0;
+    int result = close(fd);
+    int code = errno;
+    if (is_interrupted) timer_delete(timer);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    errno = code;
+    return result;
 }
 
 int clinux_open_file_of_kernel(const char *path, int flags) {

@@ -13,7 +13,9 @@ struct BackgroundCloser {
 
     mutating func close(_ descriptor: consuming OwnedDescriptor) {
         reap()
-        guard ForeignDescriptor.mayBlock(descriptor.rawValue) else { return descriptor.close() }
+        guard ForeignDescriptor.mayBlock(descriptor.rawValue) else {
+            return ForeignDescriptor.closePromptly(descriptor)
+        }
         do {
             try leaveToChild(descriptor)
         } catch {

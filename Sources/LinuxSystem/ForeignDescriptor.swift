@@ -17,8 +17,13 @@ package enum ForeignDescriptor {
         if mayBlock(descriptor.rawValue) {
             SlowCloser.shared.append(descriptor, SlowCloser.Kind(user: user, isToBeDrained: false))
         } else {
-            descriptor.close()
+            closePromptly(descriptor)
         }
+    }
+
+    /// Closes one of which `mayBlock` is false: its maker may have changed that in the meantime.
+    package static func closePromptly(_ descriptor: consuming OwnedDescriptor) {
+        _ = clinux_close_promptly(descriptor.take())
     }
 
     /// Discards the unread input of a socket and closes it, on a thread of its own: the input may hold

@@ -254,8 +254,8 @@ package enum Action: Sendable, Equatable {
     case ping(SocketToken, again: Bool)
     /// The answer to a ping is due: look for it, report it if it is there, and then report `answerLookedFor`.
     case lookForAnswer(SocketToken)
-    /// Stop watching it, close the duplicate.
-    case close(SocketToken)
+    /// Stop watching it, close the duplicate, which came from a process of this user.
+    case close(SocketToken, of: UserID)
     case freeze(ClientID, epoch: UInt64)
     /// Check again whether the kernel has confirmed.
     case checkFreeze(ClientID, epoch: UInt64)

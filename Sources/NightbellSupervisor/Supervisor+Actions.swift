@@ -61,10 +61,10 @@ extension Supervisor {
             sendPing(token, again: again)
         case .lookForAnswer(let token):
             lookForAnswer(token)
-        case .close(let token):
+        case .close(let token, let user):
             // The keeper may not have got its descriptor yet.
             journal?.link.flushDescriptors()
-            parked.remove(token)
+            parked.remove(token, of: user)
             memory.departures += 1
             forgetRecords(of: token)
             if offload.contains(token) { removeOffload(token) }
@@ -147,12 +147,13 @@ extension Supervisor {
         _ details: HandOverDetails
     ) {
         let outcomes = work.adoptions[range]
+        let user = supervision.user(of: client) ?? ForeignDescriptor.anyUser
         for (index, outcome) in outcomes.enumerated() {
             guard let descriptor = packet.takeDescriptor() else { break }
             switch outcome {
             case .success(let token) where parked.contains(token):
                 // Offered again, because the first HandOver was never answered.
-                ForeignDescriptor.close(descriptor)
+                ForeignDescriptor.close(descriptor, of: user)
             case .success(let token):
                 let name = details.names[index]
                 store(token, key.request, UInt16(index), name, descriptor.rawValue)
@@ -169,7 +170,7 @@ extension Supervisor {
                 parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: isOffloaded)
                 if isReported(.adopted(token)) { report(.adopted(token), of: client, work) }
             case .failure:
-                ForeignDescriptor.close(descriptor)
+                ForeignDescriptor.close(descriptor, of: user)
             }
         }
         guard let connection = connection(of: client) else { return }

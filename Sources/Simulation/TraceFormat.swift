@@ -179,7 +179,7 @@ package enum TraceFormat {
         case .endOffload(let token): "stop offloading \(name(token))"
         case .ping(let token, let again): "ping on \(name(token))" + (again ? " once more" : "")
         case .lookForAnswer(let token): "check for an answer on \(name(token))"
-        case .close(let token): "close \(name(token))"
+        case .close(let token, _): "close \(name(token))"
         case .freeze(let client, let epoch): "freeze \(name(client)), epoch \(epoch)"
         case .checkFreeze(let client, _): "check the freeze of \(name(client))"
         case .thaw(let client): "thaw \(name(client))"

@@ -91,10 +91,13 @@ static inline int clinux_accept(int fd) {
 // which may never answer. -1 and errno on failure.
 int clinux_file_type(int fd);
 
-// Interrupts the calling thread each millisecond, by a signal without effect (the last real-time signal that the
-// process has no use for), so that it waits no longer than that where a signal ends the wait. 0: until `timer_delete`,
-// which the thread has to call. Otherwise errno.
+// Interrupts the calling thread each millisecond, by a signal without effect (the last real-time signal for which the
+// process has no use, unblocked for this thread), so that it waits no longer than that where a signal ends the wait.
+// 0: until `timer_delete`, which the thread has to call. Otherwise errno.
 int clinux_interrupt_each_millisecond(timer_t *timer);
+
+// close(2) that waits a millisecond at most for each peer of a stream that lingers.
+int clinux_close_promptly(int fd);
 
 // Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it is on
 // another file system, and was not opened, because opening has side effects on some devices.

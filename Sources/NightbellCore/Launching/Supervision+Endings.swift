@@ -89,7 +89,7 @@ extension Supervision {
         clients[client.id].launches.isLeft = true
         for token in clients[client.id].sockets.reversed() {
             remove(token, client)
-            actions.append(.close(token))
+            actions.append(.close(token, of: clients[client.id].user))
         }
         dropState(client, into: &actions)
         clients[client.id].launches.reasons = []
@@ -210,7 +210,7 @@ extension Supervision {
         for token in clients[client.id].sockets.reversed()
         where !sockets[token.id].survives && !mutated(.keepsAllSockets) {
             remove(token, client)
-            actions.append(.close(token))
+            actions.append(.close(token, of: clients[client.id].user))
         }
         // The next process has not been told of any end of stream. Conditions already reported fire again if
         // they persist.

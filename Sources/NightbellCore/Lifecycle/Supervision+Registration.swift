@@ -123,7 +123,7 @@ extension Supervision {
             removeOffload(token, of: client)
             if sockets[token.id].isRouted { machine.wishes.routedSockets -= 1 }
             sockets.remove(token.id)
-            actions.append(.close(token))
+            actions.append(.close(token, of: clients[client.id].user))
         }
         schedule.set(client.slot, to: nil)
         deadlines.set(client.slot, to: nil)

@@ -54,7 +54,7 @@ extension Supervision {
         }
         for token in stale {
             remove(token, client)
-            actions.append(.close(token))
+            actions.append(.close(token, of: clients[client.id].user))
         }
         endTasks(client)
         _ = noteFound(again: client)

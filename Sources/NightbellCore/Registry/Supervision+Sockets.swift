@@ -87,7 +87,7 @@ extension Supervision {
             clients[client.id].unarmed.removeAll { !sockets.contains($0.id) }
         }
         actions.append(.trace(client, .released(token)))
-        actions.append(.close(token))
+        actions.append(.close(token, of: clients[client.id].user))
         return .done
     }
 

@@ -54,13 +54,13 @@ struct ParkedTable: ~Copyable {
             name: names.add(name, slot: token.slot), isOffloaded: isOffloaded)
     }
 
-    /// Stops watching and closes the duplicate.
-    mutating func remove(_ token: SocketToken) {
+    /// Stops watching and closes the duplicate, which may have to wait for others of the same user.
+    mutating func remove(_ token: SocketToken, of user: UserID) {
         guard contains(token) else { return }
         leaveSet(token)
         guard let held = slots[Int(token.slot)].take() else { return }
         names.remove(held.name, slot: token.slot)
-        ForeignDescriptor.close(held.release())
+        ForeignDescriptor.close(held.release(), of: user)
     }
 
     func contains(_ token: SocketToken) -> Bool { self.token(inSlot: token.slot) == token }

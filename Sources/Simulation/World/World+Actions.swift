@@ -58,7 +58,7 @@ extension World {
         case .lookForAnswer(let token):
             mix(18, token.rawValue)
             lookForAnswer(token)
-        case .close(let token):
+        case .close(let token, _):
             mix(8, token.rawValue)
             close(token)
         case .freeze(let id, let epoch):

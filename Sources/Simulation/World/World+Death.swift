@@ -38,7 +38,7 @@ extension World {
         switch action {
         case .registered(let id, _):
             if let client = client(id) { log.admit(id, record(of: client), of: core) }
-        case .close(let token):
+        case .close(let token, _):
             log.remove(token)
         case .forget(let id, let identifier, _):
             log.forget(id, identifier, of: core)

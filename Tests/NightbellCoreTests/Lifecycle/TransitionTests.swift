@@ -55,7 +55,7 @@ struct TransitionTests {
                 .makeDormant(let client), .launch(let client), .declared(let client), .storeState(let client),
                 .dropState(let client):
                 #expect(client == cell.client || again.contains(happening))
-            case .arm(let token), .armPastEnd(let token), .close(let token), .beginOffload(let token),
+            case .arm(let token), .armPastEnd(let token), .close(let token, _), .beginOffload(let token),
                 .endOffload(let token),
                 .ping(let token, _), .lookForAnswer(let token):
                 #expect(token == cell.socket)

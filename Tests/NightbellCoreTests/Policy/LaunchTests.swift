@@ -136,7 +136,7 @@ struct LaunchTests {
         let kept = try (0..<3).map { _ in try bench.handOver(from: client, survives: true) }
         let lost = try (0..<3).map { _ in try bench.handOver(from: client) }
         let actions = bench.turn(.ended(client, .failed))
-        let closed = actions.compactMap { if case .close(let token) = $0 { token } else { nil } }
+        let closed = actions.compactMap { if case .close(let token, _) = $0 { token } else { nil } }
         let armed = actions.compactMap { if case .arm(let token) = $0 { token } else { nil } }
         #expect(closed.sorted { $0.rawValue < $1.rawValue } == lost && armed == kept)
         #expect(bench.core.survivors(of: client) == kept)
