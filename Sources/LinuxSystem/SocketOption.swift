@@ -26,7 +26,6 @@ package struct SocketOption: Sendable {
     /// nothing for so long.
     package static let deferAccept = SocketOption(CInt(IPPROTO_TCP), TCP_DEFER_ACCEPT)
     package static let isListening = SocketOption(SOL_SOCKET, SO_ACCEPTCONN)
-    package static let type = SocketOption(SOL_SOCKET, SO_TYPE)
     /// Of a Unix socket: each packet comes with the credentials of its sender.
     static let namesSender = SocketOption(SOL_SOCKET, SO_PASSCRED)
     package static let `protocol` = SocketOption(SOL_SOCKET, SO_PROTOCOL)
