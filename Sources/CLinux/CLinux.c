@@ -30,8 +30,8 @@ static int is_without_effect(int number) {
     return number != 0 && sigaction(number, NULL, &action) == 0 && action.sa_handler == do_nothing;
 }
 
-// Gives a signal its handler, if it has no use. One that the thread blocks may be meant for a descriptor or be waited for;
-// but some threads block all.
+// Gives a signal its handler, if it has no use. One that the thread blocks may be meant for a descriptor or be
+// waited for; but some threads block all.
 static int choose(int takes_blocked, const sigset_t *blocked) {
     for (int number = SIGRTMAX; number > SIGRTMIN; number--) {
         struct sigaction action;
