@@ -5,7 +5,7 @@ import Testing
 @Suite("Runs of nightbell-load", .serialized, .timeLimit(.minutes(40)))
 struct RunTests {
     /// The output of a run.
-    private struct Told {
+    struct Told {
         let text: String
         let json: [String: Any]
         let page: String
@@ -19,11 +19,11 @@ struct RunTests {
     }
 
     private static var isRoot: Bool { geteuid() == 0 }
-    private static var method: String { isRoot ? "cgroup" : "signal" }
+    static var method: String { isRoot ? "cgroup" : "signal" }
 
     private static let prlimit = "/usr/bin/prlimit"
 
-    private func run(_ arguments: String, under wrapper: [String] = []) throws -> Told {
+    func run(_ arguments: String, under wrapper: [String] = []) throws -> Told {
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let programs = URL(fileURLWithPath: program).deletingLastPathComponent()
         let report = FileManager.default.temporaryDirectory.appendingPathComponent(
@@ -52,7 +52,7 @@ struct RunTests {
         return Told(text: text, json: json, page: page)
     }
 
-    private func expectNumbers(_ told: Told, _ paths: String...) {
+    func expectNumbers(_ told: Told, _ paths: String...) {
         for path in paths { #expect(told.number(path) != nil, "no \(path)") }
     }
 

@@ -28,6 +28,8 @@ struct PushClients {
         ]
     }
 
+    static func identifier(_ client: Int) -> String { "load.push.\(client)" }
+
     init(_ arguments: [String]) throws(LoadError) {
         guard 5...6 ~= arguments.count, let clients = Int(arguments[0]), let pushes = Int(arguments[1]) else {
             throw .missing("arguments")
@@ -73,7 +75,7 @@ struct PushClients {
     private func beClient(_ index: Int, _ sharedMemory: PushSharedMemory) throws -> Never {
         nonisolated(unsafe) let shared = sharedMemory
         var configuration = Client.Configuration(
-            identifier: "load.push.\(index)", modes: [], socketPath: supervisorSocket)
+            identifier: Self.identifier(index), modes: [], socketPath: supervisorSocket)
         configuration.requestTimeout = .seconds(60)
         var handlers = Client.Handlers()
         handlers.wake = { wake in

@@ -6,7 +6,8 @@ package struct PushCommand: ParsableCommand {
         abstract: "Leaves messages for sleeping clients at the push service, with kills.",
         discussion: """
             Every other client can be launched. With kills, the gateway, the supervisor's worker and such clients are killed \
-            in turn. A message counts as lost if it was answered with 201 and its client has not handled it.
+            in turn. A message counts as lost if it was answered with 201 and its client has not handled it. In a second \
+            phase, messages of four topics come faster than the default hourly limit lets them through, and are merged.
             """)
 
     @Option(help: "Clients, each a process.")

@@ -18,6 +18,8 @@ struct PushResults {
     var wakes = 0
     private(set) var kills = 0
     private(set) var killed: [String: Int] = [:]
+    /// Of the phase with topics and the default hourly limit.
+    var merging = PushMergingRun.Results()
     var latencies = Latencies()
     var nanoseconds: Int64 = 0
     var machine = Machine()
@@ -56,6 +58,14 @@ extension PushResults: Reportable {
             "foreign": .integer(Int64(foreign)),
             "wakes": .integer(Int64(wakes)),
             "wakes_per_push": .rounded(wakesPerPush),
+            "merging": [
+                "pushes": .integer(Int64(merging.pushes)),
+                "replaced": .integer(Int64(merging.replaced)),
+                "delivered": .integer(Int64(merging.delivered)),
+                "lost": .integer(Int64(merging.lost)),
+                "wakes": .integer(Int64(merging.wakes)),
+                "wakes_per_push": .rounded(merging.wakesPerPush),
+            ],
             "latency_us": LatencyFigures(rounds: [latencies]).json,
             "seconds": .rounded(Double(nanoseconds) / 1e9),
             "machine": machine.json,
@@ -73,6 +83,7 @@ extension PushResults: Reportable {
             ["duplicate", figure(Double(duplicate), digits: 0)],
             ["repeated", figure(Double(repeated), digits: 0)],
             ["wakes per message", figure(wakesPerPush ?? .nan, digits: 3)],
+            ["wakes per message, merged by topic", figure(merging.wakesPerPush ?? .nan, digits: 3)],
             ["from 201 to the handler, p50 (µs)", figure(figures.p50, digits: 0)],
             ["p99 (µs)", figure(figures.p99, digits: 0)],
         ]
@@ -82,6 +93,7 @@ extension PushResults: Reportable {
     var verdicts: [Verdict] {
         [
             Verdict("lost messages", Double(lost), atMost: 0),
+            Verdict("lost last messages of topics", Double(merging.lost), atMost: 0),
             Verdict("duplicate messages", Double(duplicate), atMost: 0),
             Verdict("messages that nothing has sent", Double(foreign), atMost: 0),
         ]

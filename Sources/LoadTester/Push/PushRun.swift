@@ -80,6 +80,7 @@ final class PushRun {
         runDirectory.end(starter)
         gateway.end()
         supervisor.end()
+        results.merging = try PushMergingRun(settings, runDirectory: runDirectory).run()
         results.machine.finish()
         withExtendedLifetime(pipe) {}
         return results
@@ -91,7 +92,7 @@ final class PushRun {
         while next < settings.pushes {
             let due = Int((monotonicNow() - start) * Int64(settings.rate) / 1_000_000_000)
             var isRefused = false
-            while next < min(due, settings.pushes), !isRefused {
+            while next < min(due, nextKill), !isRefused {
                 let client = Int.random(in: 0..<settings.clients, using: &random)
                 if senders.send(next, to: sharedMemory[address: client]) {
                     next += 1
@@ -134,17 +135,27 @@ final class PushRun {
 
     // MARK: Kills
 
+    /// Of so many messages sent, the next kill is due; none is sent before it.
+    private var nextKill: Int {
+        results.kills < settings.kills ? results.kills * settings.pushes / settings.kills : settings.pushes
+    }
+
     private func killIfDue() throws {
-        guard results.kills < settings.kills, next >= results.kills * settings.pushes / settings.kills else {
-            return
-        }
+        guard results.kills < settings.kills, next >= nextKill else { return }
         let victim = Victim.allCases[results.kills % Victim.allCases.count]
+        if try kill(victim) { return results.note(kill: "\(victim)") }
+        // All clients that can be launched again may be waiting for a message.
+        if victim == .client, try kill(.worker) { results.note(kill: "\(Victim.worker)") }
+    }
+
+    /// - Returns: false: there is none at the moment.
+    private func kill(_ victim: Victim) throws -> Bool {
         switch victim {
         case .gateway:
             gateway.kill()
             try gateway.start(supervisor)
         case .worker:
-            guard let worker = try? supervisor.status().processID else { return }
+            guard let worker = try? supervisor.status().processID else { return false }
             Glibc.kill(worker, SIGKILL)
         case .client:
             let launchable = ((try? supervisor.clients()) ?? []).filter { client in
@@ -152,10 +163,10 @@ final class PushRun {
                     && client.identifier.split(separator: ".").last.flatMap { Int($0) }
                         .map(PushSharedMemory.isLaunchable) == true
             }
-            guard let client = launchable.randomElement(using: &random) else { return }
+            guard let client = launchable.randomElement(using: &random) else { return false }
             Glibc.kill(client.processID, SIGKILL)
         }
-        results.note(kill: "\(victim)")
+        return true
     }
 
     // MARK: Results

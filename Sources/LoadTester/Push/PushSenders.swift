@@ -30,18 +30,21 @@ final class PushSenders {
     var underWay: Int { connections.count { $0.push != nil } }
 
     /// False: all connections are in use, or the gateway is not there.
-    func send(_ push: Int, to path: String) -> Bool {
+    ///
+    /// - Parameter topic: empty: it replaces none.
+    func send(_ push: Int, to path: String, topic: String = "") -> Bool {
         guard let connection = connections.first(where: { $0.push == nil }) else { return false }
         // The gateway ends one that was idle for long.
         if let socket = connection.socket?.rawValue, hasInput(socket) { connection.socket = nil }
         if connection.socket == nil { connection.socket = try? connectToLoopback(port) }
         guard let socket = connection.socket?.rawValue else { return false }
         let body = "\(push)"
+        let topicLine = topic.isEmpty ? "" : "Topic: \(topic)\r\n"
         let request = """
             POST \(path) HTTP/1.1\r
             Host: localhost\r
             TTL: 86400\r
-            Content-Length: \(body.utf8.count)\r
+            \(topicLine)Content-Length: \(body.utf8.count)\r
             \r
             \(body)
             """

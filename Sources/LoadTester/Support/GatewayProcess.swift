@@ -13,12 +13,14 @@ final class GatewayProcess {
     private static let program = "nightbell-gateway"
 
     /// It is not started yet: the supervisor is told its push socket first.
-    init(_ runDirectory: RunDirectory) {
+    ///
+    /// - Parameter name: of its store, which no other gateway of the run has.
+    init(_ runDirectory: RunDirectory, name: String = "pushes") {
         self.runDirectory = runDirectory
         // Below the ports that the kernel gives to connections.
         port = UInt16.random(in: 20_000...30_000)
         pushSocket = runDirectory.path + "/push.sock"
-        directory = runDirectory.path + "/pushes"
+        directory = runDirectory.path + "/\(name)"
         _ = mkdir(directory, 0o700)
     }
 
