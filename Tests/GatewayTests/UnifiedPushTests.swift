@@ -9,117 +9,13 @@ import Testing
 /// specification.
 @Suite("UnifiedPush", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct UnifiedPushTests {
-    private static let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-        .appendingPathComponent("connector.py").path
-    private static let python = "/usr/bin/python3"
-
-    /// A bus, the distributor, and programs.
-    private final class Session {
-        let fixture: GatewayFixture
-        let bus: Program
-        private(set) var distributor: Program
-        private let directory: String
-
-        init(isActivatable: Bool = true, retry: String = "200ms") throws {
-            fixture = try GatewayFixture(
-                daemon: ["--set", "push.retry=\(retry)", "--set", "launches.retry=100ms"], pushes: true)
-            directory = fixture.directory.path
-            let services = directory + "/services"
-            mkdir(services, 0o755)
-            if isActivatable {
-                let text =
-                    "[D-BUS Service]\nName=org.example.Chat\nExec=\(python) \(program) \(directory)/log\n"
-                try Data(text.utf8).write(to: URL(fileURLWithPath: services + "/org.example.Chat.service"))
-            }
-            let configuration = """
-                <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-                "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd"><busconfig>
-                <type>session</type><listen>unix:path=\(directory)/bus</listen><auth>EXTERNAL</auth>
-                <servicedir>\(services)</servicedir>
-                <policy context="default"><allow send_destination="*" eavesdrop="true"/>
-                <allow eavesdrop="true"/><allow own="*"/></policy></busconfig>
-                """
-            try Data(configuration.utf8).write(to: URL(fileURLWithPath: directory + "/bus.conf"))
-            bus = try Program("/usr/bin/dbus-daemon", ["--nofork", "--config-file", directory + "/bus.conf"])
-            let path = directory + "/bus"
-            guard eventually(within: 20_000, { access(path, F_OK) == 0 }) else {
-                throw Program.Failure(description: "no bus: \(bus.errors)")
-            }
-            distributor = try Self.makeDistributor(fixture, path)
-        }
-
-        /// Starts another one.
-        func startDistributor() throws {
-            distributor = try Self.makeDistributor(fixture, directory + "/bus")
-        }
-
-        private static func makeDistributor(_ fixture: GatewayFixture, _ path: String) throws -> Program {
-            let distributor = try Program(
-                "nightbell",
-                [
-                    "run", "--socket", fixture.supervisor.socket, "--identifier", "org.unifiedpush", "--",
-                    Program.product("nightbell-distributor"), "--bus", "unix:path=\(path)",
-                ])
-            let isThere = try eventually(within: 20_000) {
-                try Program(
-                    "/usr/bin/dbus-send",
-                    [
-                        "--bus=unix:path=\(path)", "--print-reply", "--dest=org.freedesktop.DBus", "/",
-                        "org.freedesktop.DBus.GetNameOwner", "string:org.unifiedpush.Distributor.nightbell",
-                    ]
-                ).outcome().code == 0
-            }
-            guard isThere else { throw Program.Failure(description: "no distributor: \(distributor.errors)") }
-            return distributor
-        }
-
-        func connector(
-            _ arguments: String..., service: String = "org.example.Chat"
-        ) throws -> Program {
-            try Program(
-                python, [program, directory + "/log"] + arguments,
-                environment: [
-                    "DBUS_SESSION_BUS_ADDRESS": "unix:path=\(directory)/bus", "PATH": "/usr/bin:/bin",
-                    "SERVICE": service,
-                ])
-        }
-
-        var log: [String] {
-            ((try? String(contentsOfFile: directory + "/log", encoding: .utf8)) ?? "")
-                .split(separator: "\n").map(String.init)
-        }
-
-        func noted(_ part: String, times: Int = 1) throws {
-            guard eventually(within: 30_000, { log.count { $0.contains(part) } >= times }) else {
-                throw Program.Failure(
-                    description: "no \(part) in \(log); \(distributor.errors) \(fixture.gateway.errors)")
-            }
-        }
-
-        /// The path of the address that was told last.
-        func address() throws -> String {
-            let line = try #require(log.last { $0.contains("\"endpoint\": \"http") })
-            let token = try #require(line.split(separator: "/").last?.prefix(32))
-            return "/push/\(token)"
-        }
-
-        func stopDistributor() throws {
-            distributor.send(signal: SIGTERM)
-            _ = try distributor.outcome()
-        }
-
-        func send(_ body: String) throws -> Int {
-            try fixture.post(try address(), headers: ["TTL: 600"], body: body).status
-        }
-    }
-
     private func hex(_ text: String) -> String { text.utf8.map { String(format: "%02x", $0) }.joined() }
 
     @Test(
         "A program registers, gets messages as they were sent, and is started for them",
         arguments: ["1", "2"])
     func messages(version: String) throws {
-        let session = try Session()
+        let session = try UnifiedPushSession()
         let token = "3f0ee0ac-8f5a-4f4b-9b0c-0d5c7c0a7f11"
         let connector = try session.connector("register", version, token)
         try session.noted("[\"endpoint\", \(version), {\"token\": \"\(token)\"")
@@ -138,7 +34,7 @@ struct UnifiedPushTests {
 
     @Test("The supervisor starts a distributor that was killed, and nothing is lost")
     func killedDistributor() throws {
-        let session = try Session()
+        let session = try UnifiedPushSession()
         let connector = try session.connector("register", "2", "token-one")
         try session.noted("REGISTRATION_SUCCEEDED")
         session.distributor.send(signal: SIGKILL)
@@ -152,7 +48,7 @@ struct UnifiedPushTests {
 
     @Test("A program that is not there keeps no messages from others")
     func othersOfAnAbsentProgram() throws {
-        let session = try Session(isActivatable: false, retry: "600s")
+        let session = try UnifiedPushSession(isActivatable: false, retry: "600s")
         let absent = try session.connector("register", "2", "token-absent")
         try session.noted("REGISTRATION_SUCCEEDED")
         let address = try session.address()
@@ -170,7 +66,7 @@ struct UnifiedPushTests {
 
     @Test("A program that hangs keeps no messages from others, and gets its own once it goes on")
     func othersOfAHangingProgram() throws {
-        let session = try Session(isActivatable: false, retry: "600s")
+        let session = try UnifiedPushSession(isActivatable: false, retry: "600s")
         let hanging = try session.connector("register", "2", "token-hanging")
         try session.noted("REGISTRATION_SUCCEEDED")
         let address = try session.address()
@@ -194,7 +90,7 @@ struct UnifiedPushTests {
 
     @Test("Messages that come while no distributor runs are told to the next one")
     func noDistributor() throws {
-        let session = try Session()
+        let session = try UnifiedPushSession()
         let connector = try session.connector("register", "2", "token-one")
         try session.noted("REGISTRATION_SUCCEEDED")
         try session.stopDistributor()
@@ -207,7 +103,7 @@ struct UnifiedPushTests {
 
     @Test("Programs are told that their address has another beginning", arguments: ["1", "2"])
     func otherBeginning(version: String) throws {
-        let session = try Session(isActivatable: false)
+        let session = try UnifiedPushSession(isActivatable: false)
         let connector = try session.connector("register", version, "token-one")
         try session.noted("[\"endpoint\", \(version)")
         let path = try session.address()
@@ -233,7 +129,7 @@ struct UnifiedPushTests {
 
     @Test("Programs are told that their address went with the store", arguments: ["1", "2"])
     func lostStore(version: String) throws {
-        let session = try Session(isActivatable: false)
+        let session = try UnifiedPushSession(isActivatable: false)
         let connector = try session.connector("register", version, "token-one")
         try session.noted("[\"endpoint\", \(version)")
         try session.fixture.killGateway()
@@ -246,7 +142,7 @@ struct UnifiedPushTests {
 
     @Test("One program can have sixteen addresses, and takes none of another one's")
     func manyRegistrations() throws {
-        let session = try Session(isActivatable: false)
+        let session = try UnifiedPushSession(isActivatable: false)
         let connector = try session.connector("register", "2", "token-0")
         try session.noted("REGISTRATION_SUCCEEDED")
         let others = try (1...16).map { try session.connector("register", "2", "token-\($0)") }
@@ -259,7 +155,7 @@ struct UnifiedPushTests {
 
     @Test("A message for a program that is not there waits for it")
     func absentProgram() throws {
-        let session = try Session(isActivatable: false)
+        let session = try UnifiedPushSession(isActivatable: false)
         let connector = try session.connector("register", "2", "token-two")
         try session.noted("REGISTRATION_SUCCEEDED")
         connector.send(signal: SIGKILL)
@@ -272,7 +168,7 @@ struct UnifiedPushTests {
 
     @Test("In the old version, an end that the program has asked for is confirmed without its token")
     func oldConfirmation() throws {
-        let session = try Session(isActivatable: false)
+        let session = try UnifiedPushSession(isActivatable: false)
         let first = try session.connector("register", "1", "token-one")
         try session.noted("NEW_ENDPOINT")
         let address = try session.address()
@@ -286,7 +182,7 @@ struct UnifiedPushTests {
 
     @Test("A registration ends, and belongs to the program that made it")
     func registrations() throws {
-        let session = try Session()
+        let session = try UnifiedPushSession()
         let connector = try session.connector("register", "2", "token-three", "AAAA")
         try session.noted("\"reason\": \"ACTION_REQUIRED\"")
         connector.send(signal: SIGKILL)

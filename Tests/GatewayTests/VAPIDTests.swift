@@ -9,18 +9,6 @@ import Testing
 /// Senders that prove to be the one that an address is for (RFC 8292), with proofs made here.
 @Suite("Proofs of senders", .enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct VAPIDTests {
-    private func text(_ data: Data) -> String {
-        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing(
-            "=", with: "")
-    }
-
-    private func proof(_ key: P256.Signing.PrivateKey, _ claims: [String: Any]) throws -> String {
-        let header = text(Data(#"{"typ":"JWT","alg":"ES256"}"#.utf8))
-        let signed = header + "." + text(try JSONSerialization.data(withJSONObject: claims))
-        let signature = text(try key.signature(for: Data(signed.utf8)).rawRepresentation)
-        return "Authorization: vapid t=\(signed).\(signature), k=\(text(key.publicKey.x963Representation))"
-    }
-
     @Test("A proof is for this service, alone or among others, and not too old; others are refused at a rate")
     func audiences() throws {
         let fixture = try GatewayFixture(gateway: ["--refusals", "1"], pushes: true)
@@ -59,7 +47,7 @@ struct VAPIDTests {
         let start = BootClock.now()
         for (claims, status) in cases {
             let response = try fixture.post(
-                path, headers: ["TTL: 60", try proof(key, claims)], body: "x")
+                path, headers: ["TTL: 60", try SenderProof.header(key, claims)], body: "x")
             #expect(response.status == status, "\(claims)")
         }
         // Of eight, five at once, one a second by their rate, and one a second because it has waited.

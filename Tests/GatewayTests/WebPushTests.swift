@@ -9,13 +9,14 @@ import Testing
 @Suite(.enabled(if: geteuid() == 0, "needs root"), .timeLimit(.minutes(40)))
 struct WebPushTests {
     /// Installed by scripts/test.
-    private static let python = URL(fileURLWithPath: #filePath)
+    static let python = URL(fileURLWithPath: #filePath)
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .appendingPathComponent(".build-python/bin/python").path
-    private static let isThere =
+    static let isThere =
         (try? Program("/usr/bin/env", [python, "-c", "import pywebpush"]).outcome().code) == 0
 
-    private static let program = """
+    /// Prints its public key, and then the answer to each line of its input.
+    static let program = """
         import base64, json, os, sys, http_ece, pywebpush
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
