@@ -107,11 +107,11 @@ struct MetricsPage: Sendable {
         page.family(
             "nightbell_awake_because", .gauge,
             "Clients that are awake, by each cause; a client with several causes counts for each of them.")
-        var counts: [AwakeCause: Int] = [:]
+        var counts: [ClientInfo.AwakeCause: Int] = [:]
         for client in clients {
-            for cause in AwakeCause.causes(of: client) { counts[cause, default: 0] += 1 }
+            for cause in client.awakeCauses { counts[cause, default: 0] += 1 }
         }
-        for cause in AwakeCause.allCases {
+        for cause in ClientInfo.AwakeCause.allCases {
             page.sample("nightbell_awake_because", Double(counts[cause] ?? 0), [("cause", cause.rawValue)])
         }
     }

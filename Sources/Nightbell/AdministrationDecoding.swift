@@ -89,6 +89,25 @@ extension ClientInfo {
         pagedOut = wire.hasPagedOut ? PagedOut(wire.pagedOut) : nil
         fetch = wire.hasFetch ? Fetch(wire.fetch) : nil
         observations = wire.observations.compactMap(Observation.init)
+        awakeCauses = wire.awakeCauses.map(AwakeCause.init)
+    }
+}
+
+extension ClientInfo.AwakeCause {
+    init(_ wire: WireAwakeCause) {
+        self =
+            switch wire {
+            case .foreground: .foreground
+            case .starting: .starting
+            case .assertion: .assertion
+            case .media: .media
+            case .fetch: .fetch
+            case .push: .push
+            case .traffic: .traffic
+            case .lingering: .lingering
+            case .ending: .ending
+            case .other, .unspecified, .UNRECOGNIZED: .other
+            }
     }
 }
 

@@ -247,6 +247,28 @@ public struct ClientInfo: Sendable, Hashable {
         }
     }
 
+    /// Why a client runs.
+    public enum AwakeCause: String, Sendable, Hashable, CaseIterable {
+        /// In use, as it says.
+        case foreground
+        /// It is being launched, is setting up, or enters the background.
+        case starting
+        /// Background tasks.
+        case assertion
+        case media
+        case fetch
+        /// It handles messages of the push service.
+        case push
+        /// It handles a wake.
+        case traffic
+        /// It has handled a wake: more may follow.
+        case lingering
+        /// It is being suspended, or ends.
+        case ending
+        /// A cause of none of these kinds, or that this version of the library does not know.
+        case other
+    }
+
     /// How much of a sleeping program's memory was written to swap.
     public struct PagedOut: Sendable, Hashable {
         /// The bytes that it has given back in its last such sleep.
@@ -314,6 +336,8 @@ public struct ClientInfo: Sendable, Hashable {
     public var fetch: Fetch?
     /// Only from ``Administration/show(_:)``.
     public var observations: [Observation]
+    /// Why it runs; empty: it sleeps, or has no process.
+    public var awakeCauses: [AwakeCause]
 }
 
 /// Something that happened to a client.

@@ -738,6 +738,91 @@ package nonisolated enum WireClientState: SwiftProtobuf.Enum, Swift.CaseIterable
 
 }
 
+/// Why a client runs.
+package nonisolated enum WireAwakeCause: SwiftProtobuf.Enum, Swift.CaseIterable {
+  package typealias RawValue = Int
+  case unspecified // = 0
+
+  /// it is in use, as it says
+  case foreground // = 1
+
+  /// it is being launched, is setting up, or enters the background
+  case starting // = 2
+
+  /// it has background tasks
+  case assertion // = 3
+  case media // = 4
+  case fetch // = 5
+
+  /// it handles messages of the push service
+  case push // = 6
+
+  /// it handles a wake
+  case traffic // = 7
+
+  /// it has handled a wake: more may follow
+  case lingering // = 8
+
+  /// it is being suspended, or ends
+  case ending // = 9
+  case other // = 10
+  case UNRECOGNIZED(Int)
+
+  package init() {
+    self = .unspecified
+  }
+
+  package init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .foreground
+    case 2: self = .starting
+    case 3: self = .assertion
+    case 4: self = .media
+    case 5: self = .fetch
+    case 6: self = .push
+    case 7: self = .traffic
+    case 8: self = .lingering
+    case 9: self = .ending
+    case 10: self = .other
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  package var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .foreground: return 1
+    case .starting: return 2
+    case .assertion: return 3
+    case .media: return 4
+    case .fetch: return 5
+    case .push: return 6
+    case .traffic: return 7
+    case .lingering: return 8
+    case .ending: return 9
+    case .other: return 10
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  package static let allCases: [WireAwakeCause] = [
+    .unspecified,
+    .foreground,
+    .starting,
+    .assertion,
+    .media,
+    .fetch,
+    .push,
+    .traffic,
+    .lingering,
+    .ending,
+    .other,
+  ]
+
+}
+
 package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   package typealias RawValue = Int
   case unspecified // = 0
@@ -4488,6 +4573,12 @@ package nonisolated struct WireClientInfo: @unchecked Sendable {
     set {_uniqueStorage()._pendingNotifications = newValue}
   }
 
+  /// none: it sleeps, or has no process
+  package var awakeCauses: [WireAwakeCause] {
+    get {_storage._awakeCauses}
+    set {_uniqueStorage()._awakeCauses = newValue}
+  }
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package nonisolated struct Socket: @unchecked Sendable {
@@ -4800,6 +4891,10 @@ nonisolated extension WireSimulatedEvent: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireClientState: SwiftProtobuf._ProtoNameProviding {
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CLIENT_STATE_UNSPECIFIED\0\u{1}CLIENT_STATE_NOT_RUNNING\0\u{1}CLIENT_STATE_INACTIVE\0\u{1}CLIENT_STATE_ACTIVE\0\u{1}CLIENT_STATE_BACKGROUND\0\u{1}CLIENT_STATE_SUSPENDING\0\u{1}CLIENT_STATE_SUSPENDED\0\u{1}CLIENT_STATE_TERMINATING\0\u{1}CLIENT_STATE_DORMANT\0\u{1}CLIENT_STATE_LAUNCHING\0")
+}
+
+nonisolated extension WireAwakeCause: SwiftProtobuf._ProtoNameProviding {
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0AWAKE_CAUSE_UNSPECIFIED\0\u{1}AWAKE_CAUSE_FOREGROUND\0\u{1}AWAKE_CAUSE_STARTING\0\u{1}AWAKE_CAUSE_ASSERTION\0\u{1}AWAKE_CAUSE_MEDIA\0\u{1}AWAKE_CAUSE_FETCH\0\u{1}AWAKE_CAUSE_PUSH\0\u{1}AWAKE_CAUSE_TRAFFIC\0\u{1}AWAKE_CAUSE_LINGERING\0\u{1}AWAKE_CAUSE_ENDING\0\u{1}AWAKE_CAUSE_OTHER\0")
 }
 
 nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
@@ -10363,7 +10458,7 @@ nonisolated extension WireOffloadCounters: SwiftProtobuf.Message, SwiftProtobuf.
 
 nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientInfo"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0\u{3}paged_out\0\u{4}\u{7}pending_notifications\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}client_id\0\u{3}process_id\0\u{1}uid\0\u{1}state\0\u{3}state_detail\0\u{3}in_state_ms\0\u{1}modes\0\u{3}socket_count\0\u{1}sockets\0\u{3}keep_alive_timeout_ms\0\u{3}keep_alive_due_in_ms\0\u{3}background_tasks\0\u{3}media_active\0\u{1}counters\0\u{1}launch\0\u{1}suspension\0\u{1}warnings\0\u{3}connected_ms\0\u{4}\u{5}can_launch\0\u{3}state_bytes\0\u{3}launches_in_row\0\u{3}wants_network_changes\0\u{1}fetch\0\u{1}observations\0\u{1}offload\0\u{3}is_unmodified\0\u{3}asleep_since_hello_ns\0\u{3}paged_out\0\u{4}\u{7}pending_notifications\0\u{3}awake_causes\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -10396,6 +10491,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
     var _isUnmodified: Bool = false
     var _pagedOut: WirePagedOut? = nil
     var _pendingNotifications: UInt32 = 0
+    var _awakeCauses: [WireAwakeCause] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -10436,6 +10532,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       _isUnmodified = source._isUnmodified
       _pagedOut = source._pagedOut
       _pendingNotifications = source._pendingNotifications
+      _awakeCauses = source._awakeCauses
     }
   }
 
@@ -10484,6 +10581,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         case 32: try { try decoder.decodeSingularUInt64Field(value: &_storage._asleepSinceHelloNs) }()
         case 33: try { try decoder.decodeSingularMessageField(value: &_storage._pagedOut) }()
         case 40: try { try decoder.decodeSingularUInt32Field(value: &_storage._pendingNotifications) }()
+        case 41: try { try decoder.decodeRepeatedEnumField(value: &_storage._awakeCauses) }()
         default: break
         }
       }
@@ -10586,6 +10684,9 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
       if _storage._pendingNotifications != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._pendingNotifications, fieldNumber: 40)
       }
+      if !_storage._awakeCauses.isEmpty {
+        try visitor.visitPackedEnumField(value: _storage._awakeCauses, fieldNumber: 41)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -10625,6 +10726,7 @@ nonisolated extension WireClientInfo: SwiftProtobuf.Message, SwiftProtobuf._Mess
         if _storage._isUnmodified != rhs_storage._isUnmodified {return false}
         if _storage._pagedOut != rhs_storage._pagedOut {return false}
         if _storage._pendingNotifications != rhs_storage._pendingNotifications {return false}
+        if _storage._awakeCauses != rhs_storage._awakeCauses {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -88,6 +88,7 @@ extension ClientInfo {
             .init(name: "uid", value: .unsigned(UInt64(uid))),
             .init(name: "state", value: .string(state.name)),
             .init(name: "state_detail", value: .string(stateDetail)),
+            .init(name: "awake_causes", value: .array(awakeCauses.map { .string($0.rawValue) })),
             .init(name: "in_state_ms", value: .milliseconds(inState)),
             .init(name: "connected_ms", value: .milliseconds(connected)),
             .init(

@@ -30,7 +30,9 @@ extension Supervisor {
         info.processID = UInt32(record?.process.pid ?? launches.attempt(of: client)?.pid ?? 0)
         info.uid = view.user
         info.state = view.state.wire
-        info.stateDetail = view.detail(at: now)
+        let reasons = view.reasonsToRun
+        info.stateDetail = view.detail(reasons, at: now)
+        info.awakeCauses = view.awakeCauses(reasons)
         if let record, record.programStart != nil {
             info.isUnmodified = true
             if view.state == .active { info.stateDetail = record.awakeReason }
@@ -148,42 +150,5 @@ extension SocketFacts.Kind {
         case .regularFile: "file"
         case .directory: "directory"
         }
-    }
-}
-
-extension ClientView {
-    /// Its program runs, and has not said Hello in time.
-    fileprivate var isSilent: Bool { state == .launching && launches.until == nil }
-
-    /// Why a client in the background is kept awake, or what a client without a process waits for.
-    fileprivate func detail(at now: Instant) -> String {
-        var names: [String] = []
-        if holds.contains(.enteringBackground) { names.append("entering the background") }
-        if holds.contains(.openWake) { names.append("handling a wake") }
-        if holds.contains(.linger) { names.append("lingering") }
-        if holds.contains(.settingUp) { names.append("setting up") }
-        if state == .background, !backgroundTasks.isEmpty { names.append("background tasks") }
-        if state == .background, fetch?.isRunning == true { names.append("a fetch") }
-        if state == .background, observations.contains(where: { $0.push.run != nil }) {
-            names.append("a push")
-        }
-        if state == .background, let media { names.append("media: \(media.text)") }
-        if isSilent { return "its program does not speak to Nightbell" }
-        if launches.hibernates { names.append("to be ended instead of suspended") }
-        if !launches.reasons.isEmpty, state == .dormant || state == .launching {
-            names.append("to be launched: \(launches.reasons.names)")
-        }
-        if state == .dormant, launches.isQuit {
-            let isLocated = observations.contains { $0.subject.mode == .location }
-            names.append(isLocated ? "quit; only its location launches it" : "quit")
-        }
-        if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
-        if let until = launches.waitsForMemoryUntil {
-            names.append("memory is short: not before \(until.since(now).wireMilliseconds) ms")
-        }
-        if let until = launches.notBefore, !launches.reasons.isEmpty {
-            names.append("not before \(until.since(now).wireMilliseconds) ms")
-        }
-        return names.joined(separator: ", ")
     }
 }
