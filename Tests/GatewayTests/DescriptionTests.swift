@@ -20,8 +20,13 @@ struct DescriptionTests {
         let token = try fixture.token("test", "read", "wake", "push")
         try fixture.isReady()
         let phone = try fixture.supervisor.suspended("org.example.phone")
+        let reader = try fixture.supervisor.client(GatewayFixture.pushedName)
+        let path = try fixture.pushPath(reader)
+        // It takes its messages at once, so that its mailbox never is full.
+        try reader.say("foreground")
         let file = fixture.directory.file("openapi.json")
-        try Data(try fixture.get("/v1/openapi.json").body.utf8).write(to: URL(fileURLWithPath: file))
+        let description = try described(by: fixture, pushing: String(path.dropFirst("/push/".count)))
+        try description.write(to: URL(fileURLWithPath: file))
         let tool = try Program(
             // It leaves files where it runs.
             "/usr/bin/env",
@@ -37,6 +42,25 @@ struct DescriptionTests {
             ])
         let outcome = try tool.outcome(within: 300_000)
         #expect(outcome.code == 0, "\(outcome.output) \(outcome.errors)")
+        // It has found the address.
+        #expect(reader.output.contains("\npushed "))
         _ = phone
+    }
+
+    /// The description, with an address that exists beside one that does not: it cannot be guessed.
+    private func described(by fixture: GatewayFixture, pushing token: String) throws -> Data {
+        var description = try fixture.get("/v1/openapi.json").object
+        var paths = try #require(description["paths"] as? [String: Any])
+        var operations = try #require(paths["/push/{token}"] as? [String: [String: Any]])
+        for name in ["get", "post"] {
+            var parameters = try #require(operations[name]?["parameters"] as? [[String: Any]])
+            #expect(parameters[0]["name"] as? String == "token")
+            let other = String(repeating: "A", count: 32)
+            parameters[0]["schema"] = ["type": "string", "enum": [token, other]] as [String: Any]
+            operations[name]?["parameters"] = parameters
+        }
+        paths["/push/{token}"] = operations
+        description["paths"] = paths
+        return try JSONSerialization.data(withJSONObject: description)
     }
 }
