@@ -19,6 +19,8 @@ package final class Chromium {
     private var unread: [UInt8] = []
     /// Errors in pages: exceptions, refusals of the page's security policy, and the like.
     package private(set) var complaints: [String] = []
+    /// The last question that a page has asked (`confirm`), or what it has told (`alert`).
+    package private(set) var lastQuestion: String?
 
     /// How long it may take to reply, in milliseconds.
     private static let patience: CInt = 60_000
@@ -90,6 +92,8 @@ package final class Chromium {
         let details = event["params"]
         switch event["method"] {
         case "Runtime.exceptionThrown": complaints.append(details.text)
+        case "Page.javascriptDialogOpening":
+            if case .string(let question) = details["message"] { lastQuestion = question }
         case "Log.entryAdded":
             let entry = details["entry"]
             // Refused connections are not errors of the page.

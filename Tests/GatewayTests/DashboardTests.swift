@@ -25,17 +25,27 @@ struct DashboardTests {
         "document.querySelector('tr[data-identifier=\"\(identifier)\"]')"
     }
 
-    @Test("It shows clients, follows their events, and acts for a token that permits it")
+    @Test(
+        "It shows clients and why they are awake, follows their events, and acts for a token that permits it")
     func followsAndActs() throws {
-        let fixture = try GatewayFixture()
+        let fixture = try GatewayFixture(
+            daemon: ["--set", "wakes.linger=60s", "--set", "budgets.wake=60s"])
         let token = try fixture.token("test", "read", "wake")
         try fixture.isReady()
-        let alice = try fixture.supervisor.suspended(Self.phone)
+        let alice = try fixture.supervisor.client(Self.phone)
+        try alice.say("unix-pair flow")
+        try alice.say("handover flow voip profile=lines interval=1000")
+        try alice.say("hang-wake")
+        try alice.say("background")
+        try fixture.supervisor.reaches("suspended", Self.phone)
         let browser = try Browser()
         let page = try enter(browser, fixture, token)
         let alicesRow = row(Self.phone)
         #expect(try page.becomes("\(alicesRow).textContent.includes('suspended')"))
-        #expect(try page.becomes("document.querySelector('[data-name=asleep] dd').textContent === '1'"))
+        #expect(try page.becomes("\(total("asleep")) === '1'"))
+        #expect(try page.becomes("Number(\(total("wakes avoided"))) > 0"))
+        #expect(try page.becomes("\(total("memory of the supervisor")).endsWith(' MiB')"))
+        #expect(try page.value(total("memory reclaimed")) as? String == "0 B")
         #expect(try page.becomes("document.querySelector('#health').className === ''"))
         try page.keepPicture("gateway-asleep")
 
@@ -48,11 +58,15 @@ struct DashboardTests {
             "document.querySelector('#search').value = ''; document.querySelector('#search').dispatchEvent(new Event('input'))"
         )
 
-        // Woken by a click; the page tells why.
-        _ = try page.value("\(alicesRow).querySelector('[data-action=wake]').click()")
+        // Woken by a click; the page tells why, and why it is awake.
+        try click("wake", Self.phone, page)
         #expect(try page.becomes("document.querySelector('#log .wake').textContent.includes('request')"))
+        #expect(try page.becomes("\(alicesRow).textContent.includes('handling a wake')"))
+        try alice.say("unhang")
+        #expect(try page.becomes("\(why(Self.phone)) === 'lingering'"))
+        try click("suspend", Self.phone, page)
         #expect(try page.becomes("\(alicesRow).textContent.includes('last woken: request')"))
-        #expect(try page.becomes("document.querySelector('[data-name=wakes] dd').textContent === '1'"))
+        #expect(try page.becomes("\(total("wakes")) === '1'"))
         try page.keepPicture("gateway-woken")
 
         try page.call(
@@ -64,8 +78,87 @@ struct DashboardTests {
                 "[...document.querySelectorAll('#rows button')].every((it) => it.getBoundingClientRect().height >= 36)"
             ))
         try page.keepPicture("gateway-phone")
+        try tasksAndQuit("org.example.phone.bob", bob, page, fixture)
+        try launch("org.example.carol", page, fixture)
+        // Sleepers give memory back when it is short.
+        #expect(try fixture.supervisor.nightbell("relieve").code == 0)
+        #expect(try page.becomes("\(total("memory reclaimed")).endsWith(' MiB')"))
         #expect(browser.complaints.isEmpty, "\(browser.complaints)")
-        _ = (alice, bob)
+        _ = alice
+    }
+
+    private func total(_ name: String) -> String {
+        "document.querySelector('[data-name=\"\(name)\"] dd').textContent"
+    }
+
+    private func why(_ identifier: String) -> String {
+        "\(row(identifier)).querySelector('.why').textContent"
+    }
+
+    private func click(_ action: String, _ identifier: String, _ page: Page) throws {
+        let button = "\(row(identifier)).querySelector('[data-action=\(action)]')"
+        #expect(try page.becomes("\(button) && !\(button).hidden"), "there is no button: \(action)")
+        // A question on the page keeps the click from returning.
+        _ = try page.value("setTimeout(() => \(button).click())")
+    }
+
+    /// A client with a task is not suspended; it is quit by its user's second answer only.
+    private func tasksAndQuit(
+        _ name: String, _ client: Program, _ page: Page, _ fixture: GatewayFixture
+    ) throws {
+        try client.say("begin upload")
+        try client.say("background")
+        #expect(try page.becomes("\(why(name)) === 'background tasks (upload)'"))
+        let notice = "document.querySelector('#notice').textContent"
+        try click("suspend", name, page)
+        #expect(try page.becomes("\(notice).startsWith('\(name): ')"))
+        #expect(try page.value(notice) as? String != "\(name): suspend")
+        try client.say("end upload")
+        #expect(try page.becomes("\(why(name)) === 'lingering'"))
+        try click("suspend", name, page)
+        #expect(try page.becomes("\(notice) === '\(name): suspend'"))
+        #expect(try page.becomes("\(row(name)).textContent.includes('suspended')"))
+
+        _ = try page.value(
+            """
+            window.real = window.fetch;
+            window.asked = [];
+            window.fetch = (path, options) => { window.asked.push(path); return window.real(path, options); };
+            """)
+        let isAsked = "window.asked.includes('/v1/clients/\(name)/quit')"
+        for isMeant in [false, true] {
+            try click("quit", name, page)
+            #expect(try page.answers("Quit \(name)?", isMeant))
+            #expect(try page.value(isAsked) as? Bool == isMeant)
+        }
+        #expect(try page.becomes("\(notice) === '\(name): quit'"))
+        #expect(try page.becomes("!\(row(name))"))
+    }
+
+    /// A client that has no process, and is launched.
+    private func launch(_ name: String, _ page: Page, _ fixture: GatewayFixture) throws {
+        // Each of its processes reads its commands here.
+        let path = fixture.directory.file("commands")
+        #expect(mkfifo(path, 0o600) == 0)
+        let commands = try OwnedDescriptor(opening: path, O_RDWR)
+        func say(_ line: String) {
+            let bytes = Array((line + "\n").utf8)
+            #expect(write(commands.rawValue, bytes, bytes.count) == bytes.count)
+        }
+        let client = try Program(
+            "nightbell",
+            [
+                "run", "--socket", fixture.supervisor.socket, "--identifier", name, "--", "/bin/sh", "-c",
+                "exec '\(Program.product("scripted-client"))' <>'\(path)'",
+            ])
+        let hello = "hello \(name) fetch socket=\(fixture.supervisor.socket)"
+        for line in [hello, "fetch-interval 3600000", "hibernate", "background"] { say(line) }
+        #expect(try page.becomes("\(row(name)).textContent.includes('dormant')"), "\(client.output)")
+        try click("launch", name, page)
+        #expect(try page.becomes("document.querySelector('#notice').textContent === '\(name): launch'"))
+        #expect(try page.becomes("\(row(name)).textContent.includes('launching')"))
+        for line in [hello, "foreground"] { say(line) }
+        #expect(try page.becomes("\(why(name)) === 'in the foreground'"))
     }
 
     @Test("A click arrives at the row that it is aimed at, and the focus stays, while events come")

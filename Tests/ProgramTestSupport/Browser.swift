@@ -115,6 +115,16 @@ package struct Page {
         }
     }
 
+    /// Answers the question that the page asks (`confirm`), or will ask soon.
+    ///
+    /// - Returns: false: there was none, or another one.
+    package func answers(_ question: String, _ isYes: Bool) throws -> Bool {
+        let isAnswered = eventually(within: 20_000) {
+            (try? call("Page.handleJavaScriptDialog", ["accept": .bool(isYes)])) != nil
+        }
+        return isAnswered && tab.browser.lastQuestion == question
+    }
+
     /// The middle of an element that an expression names, in the window.
     package func middle(of element: String) throws -> (x: Int, y: Int) {
         let box = "\(element).getBoundingClientRect()"

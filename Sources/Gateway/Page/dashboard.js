@@ -56,9 +56,10 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 // Why a client is awake, or why it last was woken.
 function reason(client) {
     if (asleepStates.has(client.state)) return client.lastWake ? `last woken: ${client.lastWake}` : "";
-    if (client.state_detail) return client.state_detail;
+    const tasks = client.background_tasks.join(", ");
+    if (client.state_detail) return tasks ? `${client.state_detail} (${tasks})` : client.state_detail;
     const reasons = [];
-    if (client.background_tasks.length) reasons.push(`background tasks: ${client.background_tasks.join(", ")}`);
+    if (tasks) reasons.push(`background tasks: ${tasks}`);
     if (client.media_active) reasons.push("media");
     if (client.state === "active") reasons.push("in the foreground");
     if (client.lastWake && !reasons.length) reasons.push(`woken: ${client.lastWake}`);
@@ -78,7 +79,8 @@ function showTotals(status) {
         ["wakes avoided", number.format(avoided)],
         ["sockets", number.format(status.sockets)],
         ["asleep together", duration(status.counters.asleep_ns / 1e6)],
-        ["memory", bytes(status.memory_bytes)],
+        ["memory of the supervisor", bytes(status.memory_bytes)],
+        ["memory reclaimed", bytes(status.memory_reclaimed_bytes)],
         [`of ${number.format(status.descriptors_limit)} descriptors`, number.format(status.descriptors_open)],
         ["recoveries", number.format(status.restarts)],
         ["up for", duration(status.uptime_ms)],
