@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Foundation
 import Glibc
+import Nightbell
 import ProgramTestSupport
 import Testing
 
@@ -38,10 +39,10 @@ struct MetricsTests {
         _ = phone
     }
 
-    @Test("Pings have the name of their profile")
+    @Test("Pings have the name of their profile, and the dashboard for Grafana can show everything")
     func pings() throws {
         let fixture = try GatewayFixture()
-        let token = try fixture.token("test", "read")
+        let token = try fixture.token("test", "read", "wake")
         let phone = try fixture.supervisor.client("org.example.phone")
         try phone.say("unix-pair flow")
         try phone.say("handover flow voip profile=lines interval=1000")
@@ -60,6 +61,22 @@ struct MetricsTests {
                     && value(#"nightbell_wakes_avoided_total{profile="bytes",kind="noise"}"#) == 0
                     && !text.contains(#"profile="irc""#)
             })
+
+        #expect(try fixture.post("/v1/clients/org.example.phone/wake", token: token).status == 204)
+        let wake = "nightbell_wakes_total{reason=\"request\"} 1\n"
+        #expect(
+            try eventually(within: 20_000) { try fixture.get("/metrics", token: token).body.contains(wake) })
+        let file = try GrafanaFile()
+        for query in ["", "?clients=1"] {
+            let page = try fixture.get("/metrics\(query)", token: token).body
+            for name in file.names {
+                #expect(page.contains("\n\(name){") || page.contains("\n\(name) "), "\(name)")
+            }
+            let asleep = try #require(file.queries.first { $0.contains("asleep_seconds") })
+            let states = ClientInfo.State.allCases.count - 1
+            let outcome = try file.evaluated(with: page, [("round(\(asleep) * \(states), 0.001)", 1)])
+            #expect(outcome.code == 0, "\(outcome.output) \(outcome.errors)")
+        }
     }
 
     @Test("A client that handles messages is awake because of a push")
@@ -76,7 +93,7 @@ struct MetricsTests {
             try eventually(within: 20_000) {
                 let shown = try fixture.get("/v1/clients/\(GatewayFixture.pushedName)", token: token).object
                 // The names of its observations are its own.
-                return shown["state_detail"] as? String == "a push"
+                return shown["awake_causes"] as? [String] == ["push"]
                     && (shown["observations"] as? [Any])?.isEmpty == true
             })
         #expect(
