@@ -66,7 +66,9 @@ package struct GatewayConfiguration: Sendable {
 
     /// Whether only processes of this machine can connect.
     package var isLoopback: Bool {
-        host == "localhost" || host == "::1" || host.hasPrefix("127.")
+        // Names may begin with numbers, too.
+        let isNumeric = host.utf8.allSatisfy { $0 == UInt8(ascii: ".") || (0x30...0x39).contains($0) }
+        return host == "localhost" || host == "::1" || isNumeric && host.hasPrefix("127.")
     }
 }
 

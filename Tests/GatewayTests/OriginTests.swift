@@ -58,4 +58,19 @@ struct OriginTests {
         let path = try outcome("--public-url", "https://push.example.org/path")
         #expect(path.code == 64 && path.errors.contains("--public-url: expected"), "\(path)")
     }
+
+    @Test("Other machines reach it only with a certificate, or if it is told to do without")
+    func loopback() throws {
+        let help = try Program.run("nightbell-gateway", ["serve", "--help"])
+        let words = help.output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        #expect(words.contains("(default: 127.0.0.1:7480)"), "\(help.output)")
+        let directory = try TemporaryDirectory()
+        for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "127.example:0", "0:0"] {
+            let refused = try Program.run(
+                "nightbell-gateway", ["--listen", listen, "--tokens", directory.file("tokens")])
+            #expect(
+                refused.code == 64 && refused.errors.contains("can be reached by other machines"),
+                "\(listen) \(refused)")
+        }
+    }
 }
