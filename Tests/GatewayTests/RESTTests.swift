@@ -155,8 +155,11 @@ struct RESTTests {
 
     @Test("Without a token of the right scope there is nothing but health and the page")
     func scopes() throws {
-        let fixture = try GatewayFixture()
-        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let fixture = try GatewayFixture(pushes: true)
+        let phone = try fixture.supervisor.client("org.example.phone")
+        _ = try fixture.pushPath(phone)
+        try phone.say("background")
+        try fixture.supervisor.reaches("suspended", "org.example.phone")
         let reader = try fixture.token("reader", "read")
         let pusher = try fixture.token("pusher", "push")
         let waker = try fixture.token("waker", "wake")
@@ -174,17 +177,32 @@ struct RESTTests {
                 #expect(refused.status == 403 && refused.errorCode == "SCOPE_REQUIRED", "\(path)")
             }
         }
-        for action in ["wake", "suspend", "quit", "launch"] {
+        for action in ["wake", "suspend", "quit", "launch", "push"] {
             let path = "/v1/clients/org.example.phone/\(action)"
-            #expect(try fixture.post(path).status == 401)
-            #expect(try fixture.post(path, token: reader).status == 403)
+            let refused = try fixture.post(path, headers: ["TTL: 60"])
+            #expect(refused.status == 401 && refused.errorCode == "UNAUTHENTICATED", "\(action)")
+            for token in [reader, action == "push" ? waker : pusher] {
+                let refused = try fixture.post(path, token: token, headers: ["TTL: 60"])
+                #expect(refused.status == 403 && refused.errorCode == "SCOPE_REQUIRED", "\(action)")
+            }
             #expect(try fixture.get(path, token: waker).status == 405)
         }
         #expect(try fixture.state("org.example.phone", token: reader) == "suspended")
+        let pushed = try fixture.post(
+            "/v1/clients/org.example.phone/push", token: pusher, headers: ["TTL: 60"], body: "hello")
+        #expect(pushed.status == 201)
+        try phone.wrote(" hello\n")
         for path in ["/", "/dashboard.js", "/dashboard.css", "/healthz", "/v1/openapi.json"] {
             #expect(try fixture.get(path).status == 200, "\(path)")
         }
         #expect(try fixture.get("/nothing").errorCode == "NOT_FOUND")
+        // With a port alone, other machines do not reach it.
+        let listening = try Program.run(
+            "/usr/bin/env",
+            ["ss", "--tcp", "--listening", "--numeric", "--no-header", "sport = :\(fixture.port)"],
+            environment: ["PATH": "/usr/bin:/bin:/usr/sbin:/sbin"])
+        let local = listening.output.split(separator: "\n").map { $0.split(separator: " ")[3] }
+        #expect(local == ["127.0.0.1:\(fixture.port)"], "\(listening)")
 
         // Neither tokens nor what was guessed is in the log or the file.
         let written = try String(contentsOfFile: fixture.tokenFile, encoding: .utf8) + fixture.gateway.errors
@@ -299,6 +317,25 @@ struct RESTTests {
         try fixture.isReady()
         #expect(try fixture.post("/v1/clients/org.example.phone/wake", token: token).status == 204)
         _ = try stream.streams("\"kind\":\"wake\"")
+
+        func metric(_ name: String) throws -> Double? {
+            try fixture.get("/metrics", token: token).body.split(separator: "\n")
+                .first { $0.hasPrefix(name + " ") }.flatMap { Double($0.dropFirst(name.count + 1)) }
+        }
+        #expect(try eventually(within: 20_000) { try metric("nightbell_recoveries_total") == 1 })
+        let limit = try #require(try metric("nightbell_descriptors_limit"))
+        let open = try #require(try metric("nightbell_descriptors_open"))
+        #expect(open >= 3 && open < limit, "\(open) of \(limit)")
+        #expect(try metric("nightbell_memory_reclaimed_bytes_total") == 0)
+        try fixture.supervisor.reaches("suspended", "org.example.phone")
+        #expect(try fixture.supervisor.nightbell("relieve").code == 0)
+        var reclaimed: Double = 0
+        #expect(
+            try eventually(within: 20_000) {
+                reclaimed = try metric("nightbell_memory_reclaimed_bytes_total") ?? 0
+                return reclaimed > 0
+            })
+        #expect(reclaimed > 100_000 && reclaimed < 1e9, "\(reclaimed)")
 
         let idle = try HTTPPeer(port: fixture.port)
         fixture.gateway.send(signal: SIGTERM)
