@@ -242,7 +242,7 @@ public struct ClientInfo: Sendable, Hashable {
             case failed
             /// It was told so often in the last hour as it may be.
             case tooMany = "too-many"
-            /// Their urgency asks for power, or for a network that is not metered.
+            /// Their urgency asks for power, for a battery that is not low, or for a network that is not metered.
             case conditions
         }
     }

@@ -477,6 +477,9 @@ package nonisolated struct WireMonitorReport: Sendable {
 
     package var onBattery: WireMonitorAnswer = .unspecified
 
+    /// by UPower's warning level of all batteries together: low, critical or about to act
+    package var batteryLow: WireMonitorAnswer = .unspecified
+
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
     package init() {}
@@ -1342,7 +1345,7 @@ nonisolated extension WireMonitorReport.Network: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension WireMonitorReport.Power: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorReport.protoMessageName + ".Power"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}on_battery\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}on_battery\0\u{3}battery_low\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1351,6 +1354,7 @@ nonisolated extension WireMonitorReport.Power: SwiftProtobuf.Message, SwiftProto
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularEnumField(value: &self.onBattery) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.batteryLow) }()
       default: break
       }
     }
@@ -1360,11 +1364,15 @@ nonisolated extension WireMonitorReport.Power: SwiftProtobuf.Message, SwiftProto
     if self.onBattery != .unspecified {
       try visitor.visitSingularEnumField(value: self.onBattery, fieldNumber: 1)
     }
+    if self.batteryLow != .unspecified {
+      try visitor.visitSingularEnumField(value: self.batteryLow, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireMonitorReport.Power, rhs: WireMonitorReport.Power) -> Bool {
     if lhs.onBattery != rhs.onBattery {return false}
+    if lhs.batteryLow != rhs.batteryLow {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -405,9 +405,13 @@ package nonisolated enum WirePushUrgency: SwiftProtobuf.Enum, Swift.CaseIterable
   /// on power and on a network that is not metered
   case veryLow // = 1
 
-  /// on power, or on such a network
+  /// on power, or on such a network and on a battery that is not low
   case low // = 2
+
+  /// on power, or on a battery that is not low
   case normal // = 3
+
+  /// at any time
   case high // = 4
   case UNRECOGNIZED(Int)
 
@@ -464,7 +468,7 @@ package nonisolated enum WirePushObstacle: SwiftProtobuf.Enum, Swift.CaseIterabl
   /// it was told so often in the last hour as it may be
   case tooMany // = 3
 
-  /// their urgency asks for power, or for a network that is not metered
+  /// their urgency asks for power, for a battery that is not low, or for a network that is not metered
   case conditions // = 4
   case UNRECOGNIZED(Int)
 

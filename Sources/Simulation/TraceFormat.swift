@@ -93,9 +93,9 @@ package enum TraceFormat {
             network.map {
                 "the network is \($0.fingerprint), \($0.isUp ? "up" : "down"), change \($0.generation)"
             } ?? "the network is unknown"
-        case .power(let isOnBattery):
-            isOnBattery.map { $0 ? "the machine runs on battery" : "the machine has power" }
-                ?? "the power supply is unknown"
+        case .power(let isOnBattery, let isLow):
+            (isOnBattery.map { $0 ? "the machine runs on battery" : "the machine has power" }
+                ?? "the power supply is unknown") + (isLow == true ? ", the battery is low" : "")
         case .sleepImminent(let isDelayed):
             "the machine is about to sleep" + (isDelayed ? " and waits" : "")
         case .resumed: "the machine is awake"

@@ -28,7 +28,7 @@ extension ClientInfo.Observation.PushObstacle {
         case .underWay: "it handles others"
         case .failed: "it has just failed to handle them"
         case .tooMany: "it was told as often as it may be in an hour"
-        case .conditions: "they wait for power, or for a network that is not metered"
+        case .conditions: "they wait for power, for a fuller battery, or for a network that is not metered"
         }
     }
 }

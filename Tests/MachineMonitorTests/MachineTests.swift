@@ -16,9 +16,11 @@ import Testing
 
     // MARK: Power
 
-    private func answer(_ fact: MonitorProcess.Fact) -> WireMonitorAnswer? {
-        if case .power(let power) = fact { power.onBattery } else { nil }
+    private func power(_ fact: MonitorProcess.Fact) -> WireMonitorReport.Power? {
+        if case .power(let power) = fact { power } else { nil }
     }
+
+    private func answer(_ fact: MonitorProcess.Fact) -> WireMonitorAnswer? { power(fact)?.onBattery }
 
     @Test("UPower tells whether the machine runs on battery, also after it was started again")
     func power() throws {
@@ -35,6 +37,47 @@ import Testing
             mock.end()
             _ = try monitor.availability(of: .power, is: false)
         }
+    }
+
+    @Test("UPower tells whether the batteries together are low")
+    func batteryLow() throws {
+        let bus = try PrivateBus()
+        let monitor = try MonitorProcess(environment: environment(bus))
+        try monitor.demand([.power])
+        let mock = try MockService(
+            bus, template: "upower", name: "org.freedesktop.UPower", path: "/org/freedesktop/UPower")
+        // Both are in the first report.
+        let first = try monitor.first { power($0) }
+        #expect(first.onBattery == .no && first.batteryLow == .no)
+        // Low, critical, discharging (of a power supply that is not the machine's), about to act, none.
+        let cases: [(level: String, WireMonitorAnswer)] = [
+            ("uint32 3", .yes), ("uint32 2", .no), ("uint32 4", .yes), ("uint32 1", .no), ("uint32 5", .yes),
+            ("'low'", .unspecified),
+        ]
+        for (level, answer) in cases {
+            try mock.update(
+                "org.freedesktop.UPower.Device", at: "/org/freedesktop/UPower/devices/DisplayDevice",
+                "{'WarningLevel': <\(level)>}")
+            #expect(try monitor.first { power($0) }.batteryLow == answer, "\(level)")
+        }
+        mock.end()
+        _ = try monitor.availability(of: .power, is: false)
+    }
+
+    @Test("A UPower without batteries tells whether the machine runs on one")
+    func noBattery() throws {
+        let bus = try PrivateBus()
+        let monitor = try MonitorProcess(environment: environment(bus))
+        try monitor.demand([.power])
+        let name = "org.freedesktop.UPower"
+        let mock = try MockService(bus, name: name, path: "/org/freedesktop/UPower", interface: name)
+        try mock.tell("AddProperty", name, "OnBattery", "<true>")
+        try mock.update(name, "{'OnBattery': <false>}")
+        let known = try monitor.first { fact in
+            power(fact).flatMap { $0.onBattery == .no ? $0 : nil }
+        }
+        #expect(known.batteryLow == .unspecified)
+        mock.end()
     }
 
     @Test(

@@ -4,9 +4,11 @@ package import NightbellWire
 public enum PushUrgency: String, Sendable, Hashable, CaseIterable {
     /// On power and on a network that is not metered.
     case veryLow = "very-low"
-    /// On power, or on such a network.
+    /// On power, or on such a network and on a battery that is not low.
     case low
+    /// On power, or on a battery that is not low.
     case normal
+    /// At any time.
     case high
 
     package var wire: WirePushUrgency {

@@ -5,8 +5,8 @@
 package enum Fact: Sendable, Equatable {
     /// The network, once it has settled; nil: unknown.
     case network(NetworkFact?)
-    /// nil: unknown.
-    case power(isOnBattery: Bool?)
+    /// nil: unknown. `isLow`: the machine's batteries together are nearly empty; they may be charged all the same.
+    case power(isOnBattery: Bool?, isLow: Bool? = nil)
     /// The machine is about to sleep. `isDelayed`: it waits a few seconds at most, for `Action.allowSleep`.
     case sleepImminent(isDelayed: Bool)
     /// The machine is awake, or does not go to sleep after all.

@@ -6,6 +6,7 @@ package struct MachineState: Sendable, Equatable {
     package internal(set) var handledNetwork: UInt64?
     /// nil: unknown.
     package internal(set) var isOnBattery: Bool?
+    package internal(set) var isBatteryLow: Bool?
     /// The machine is about to sleep.
     package internal(set) var isSleepImminent = false
     /// Memory or processors are short.
@@ -84,8 +85,8 @@ extension Supervision {
         case .network(let network):
             learnNetwork(network, into: &actions)
             lookAtWaitingPushes(at: now)
-        case .power(let isOnBattery):
-            machine.isOnBattery = isOnBattery
+        case .power(let isOnBattery, let isLow):
+            (machine.isOnBattery, machine.isBatteryLow) = (isOnBattery, isLow)
             lookAtWaitingPushes(at: now)
         case .sleepImminent(let isDelayed):
             guard !machine.isSleepImminent else { return }

@@ -3,20 +3,25 @@
 package enum PushUrgency: UInt8, Sendable, Hashable, CaseIterable, Comparable {
     /// On power and on a network that is not metered.
     case veryLow = 1
-    /// On power, or on such a network.
+    /// On power, or on such a network and on a battery that is not low.
     case low = 2
+    /// On power, or on a battery that is not low.
     case normal = 3
+    /// At any time.
     case high = 4
 
     package static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
 
     /// Unknown facts forbid nothing.
-    func isTimely(isOnBattery: Bool?, isMetered: Bool?) -> Bool {
+    package func isTimely(isOnBattery: Bool?, isBatteryLow: Bool?, isMetered: Bool?) -> Bool {
         let (hasPower, hasNetwork) = (isOnBattery != true, isMetered != true)
+        // One that is low and being charged is on power.
+        let isRunningOut = isOnBattery == true && isBatteryLow == true
         return switch self {
         case .veryLow: hasPower && hasNetwork
-        case .low: hasPower || hasNetwork
-        case .normal, .high: true
+        case .low: !isRunningOut && (hasPower || hasNetwork)
+        case .normal: !isRunningOut
+        case .high: true
         }
     }
 }
@@ -102,7 +107,7 @@ package enum PushObstacle: Sendable, Equatable {
     case failed(until: Instant)
     /// It was told so often in the last hour as it may be; until then, in elapsed time.
     case tooMany(until: Instant)
-    /// Their urgency asks for power, or for a network that is not metered.
+    /// Their urgency asks for power, for a battery that is not low, or for a network that is not metered.
     case conditions
 
     var until: Instant? {

@@ -147,7 +147,8 @@ extension Supervision {
         let limit = mutated(.ignoresPushLimit) ? Int.max : settings.push.perHour
         if let until = observation.push.permittedAt(limit, at: elapsed) { return .tooMany(until: until) }
         let isTimely = urgency.isTimely(
-            isOnBattery: machine.isOnBattery, isMetered: machine.network?.isMetered)
+            isOnBattery: machine.isOnBattery, isBatteryLow: machine.isBatteryLow,
+            isMetered: machine.network?.isMetered)
         return isTimely || mutated(.ignoresUrgency) ? nil : .conditions
     }
 

@@ -19,7 +19,9 @@ extension Fact {
         case .network(let network?):
             "network \(network.isUp ? "up" : "down")" + (network.isMetered == true ? ", metered" : "")
         case .network(nil): "network unknown"
-        case .power(let isOnBattery): isOnBattery.map { $0 ? "on battery" : "on mains" } ?? "power unknown"
+        case .power(let isOnBattery, let isLow):
+            (isOnBattery.map { $0 ? "on battery" : "on mains" } ?? "power unknown")
+                + (isLow == true ? ", battery low" : "")
         case .sleepImminent(let isDelayed): "about to sleep" + (isDelayed ? ", delayed" : "")
         case .resumed: "awake"
         case .wallClock, .clock: "the local time has changed"

@@ -11,7 +11,8 @@ extension Supervisor {
         if !needs.isDisjoint(with: [.network, .power]) { transferCare.judgesFrom = nil }
         let isNetworkKnown = supervision.machine.network != nil || supervision.machine.handledNetwork != nil
         if needs.contains(.network), isNetworkKnown { feed(.fact(.network(nil))) }
-        if needs.contains(.power), supervision.machine.isOnBattery != nil {
+        let isPowerKnown = supervision.machine.isOnBattery != nil || supervision.machine.isBatteryLow != nil
+        if needs.contains(.power), isPowerKnown {
             feed(.fact(.power(isOnBattery: nil)))
         }
         if needs.contains(.sleep), supervision.machine.isSleepImminent { feed(.fact(.resumed)) }
@@ -73,7 +74,9 @@ extension Supervisor {
         switch report.fact {
         case .source(let state): learn(state)
         case .network(let network): learn(.network(NetworkFact(network)), from: .network)
-        case .power(let power): learn(.power(isOnBattery: power.onBattery.truth), from: .power)
+        case .power(let power):
+            learn(
+                .power(isOnBattery: power.onBattery.truth, isLow: power.batteryLow.truth), from: .power)
         case .sleep(let sleep):
             let isImminent = sleep.isImminent
             learn(isImminent ? .sleepImminent(isDelayed: sleep.isDelayed) : .resumed, from: .sleep)

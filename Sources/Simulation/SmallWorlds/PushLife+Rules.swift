@@ -1,12 +1,12 @@
 package import NightbellCore
 
 extension PushLife {
+    /// By the table of RFC 8030, section 5.3, from its last row to the first: a device accepts what is at least so urgent.
     private func isTimely(_ urgency: PushUrgency) -> Bool {
-        switch urgency {
-        case .veryLow: isOnBattery != true && isMetered != true
-        case .low: isOnBattery != true || isMetered != true
-        case .normal, .high: true
-        }
+        if isOnBattery == true, isBatteryLow == true { return urgency >= .high }
+        if isOnBattery == true, isMetered == true { return urgency >= .normal }
+        if isOnBattery == true || isMetered == true { return urgency >= .low }
+        return true
     }
 
     private func isOverLimit(_ inbox: Inbox) -> Bool {
@@ -15,7 +15,7 @@ extension PushLife {
 
     package mutating func learn(_ fact: Fact) {
         switch fact {
-        case .power(let isOnBattery): self.isOnBattery = isOnBattery
+        case .power(let isOnBattery, let isLow): (self.isOnBattery, isBatteryLow) = (isOnBattery, isLow)
         case .network(let network): isMetered = network?.isMetered
         case .pushes(let waiting):
             for index in inboxes.indices
@@ -181,7 +181,7 @@ extension PushLife {
 
     package mutating func loseSupervisor() {
         coverage.deaths += 1
-        (isOnBattery, isMetered) = (nil, nil)
+        (isOnBattery, isBatteryLow, isMetered) = (nil, nil, nil)
         for index in inboxes.indices { forgetService(index) }
     }
 }

@@ -52,6 +52,7 @@ package struct PushLife: Life {
     /// By client.
     var inboxes: [Inbox]
     var isOnBattery: Bool?
+    var isBatteryLow: Bool?
     var isMetered: Bool?
 
     static let observation = "pushes"
@@ -140,7 +141,10 @@ package struct PushLife: Life {
 
     private mutating func change() -> Event {
         let value: Bool? = world.random.once(in: 4) ? nil : world.random.once(in: 2)
-        if world.random.once(in: 2) { return .fact(.power(isOnBattery: value)) }
+        if world.random.once(in: 2) {
+            let isLow: Bool? = world.random.once(in: 4) ? nil : world.random.once(in: 2)
+            return .fact(.power(isOnBattery: value, isLow: isLow))
+        }
         return .fact(.network(NetworkFact(fingerprint: 1, isUp: true, isMetered: value)))
     }
 
