@@ -35,6 +35,8 @@ package struct DaemonSettings: Sendable, Equatable {
     package var transfers = Monitoring.auto
     /// The program that moves them; empty: the one beside this one.
     package var transferProgram = ""
+    /// The limits of that program.
+    package var transfer = Transfer()
     /// The user of `nightbell-gateway`, by name or number; empty: there is no gateway.
     package var gatewayUser = ""
     /// The rights of that user.
@@ -68,6 +70,20 @@ package struct DaemonSettings: Sendable, Equatable {
         manifestDirectory = mode.configurationDirectory + "/clients.d"
         stateDirectory = mode.stateDirectory
         pushSocket = mode.pushSocket
+    }
+
+    /// The limits of one user's transfers.
+    package struct Transfer: Sendable, Equatable {
+        /// Transfers that run at the same time.
+        package var parallel = 16
+        /// Of those, with the same host.
+        package var parallelPerHost = 8
+        /// Of all files, in bytes.
+        package var diskBytes = 16 << 30
+        /// A transfer that is not finished then fails.
+        package var lifetime: Duration = .seconds(7 * 86_400)
+        /// A finished session is removed if its client has not come for this time.
+        package var orphans: Duration = .seconds(7 * 86_400)
     }
 
     /// The kind of memory stall: of some processes, or of all that had work at the same time.

@@ -26,7 +26,7 @@ package struct Key: Sendable {
             "suspension.cgroupParent", "memoryPressure.pageOut", "monitor", "monitorProgram",
             "transfers", "transferProgram",
         ]
-        return names.contains(name) || name.hasPrefix("keeper.")
+        return names.contains(name) || name.hasPrefix("keeper.") || name.hasPrefix("transfer.")
     }
 
     /// Copies the value of other settings into these.

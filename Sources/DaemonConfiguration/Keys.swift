@@ -234,6 +234,21 @@ package enum Keys {
         .file(
             "transferProgram", \.transferProgram, limit: 4_000, mayBeEmpty: true,
             "The program nightbell-transfer; nothing: the one beside nightbelld."),
+        .count(
+            "transfer.parallel", \.transfer.parallel, 1...256,
+            "Transfers of one user that run at the same time."),
+        .count(
+            "transfer.parallelPerHost", \.transfer.parallelPerHost, 1...256, "Of those, with the same host."),
+        .count(
+            "transfer.diskBytes", \.transfer.diskBytes, 1...1_125_899_906_842_624,
+            "The size of all files of one user's transfers together; a transfer that finds no room waits."),
+        .duration(
+            "transfer.lifetime", \.transfer.lifetime, atLeast: .seconds(1),
+            "A transfer that is not finished after this is given up."),
+        .duration(
+            "transfer.orphans", \.transfer.orphans, atLeast: .seconds(1),
+            "How long the results of a client that does not come are kept; time while the machine is off does not count."
+        ),
         .duration(
             "discretionary.patience", \.supervision.discretionary.patience,
             "How long a client that sleeps may wait for the end of discretionary transfers, so that it is told with another wake."

@@ -244,7 +244,7 @@ private func otherValue(for key: Key) -> String {
     case "keeper.use": "off"
     case "keepAlive.tolerance": "25%"
     case "wakes.period", "wakes.lingerMaximum", "suspension.retryMaximum", "budgets.backgroundTasks",
-        "keepAlive.minimumTimeout":
+        "keepAlive.minimumTimeout", "transfer.lifetime", "transfer.orphans":
         "90s"
     case "outgoingBytesPerConnection": "200000"
     case "memoryPressure.share": "full"

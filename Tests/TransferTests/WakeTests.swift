@@ -331,6 +331,25 @@ struct WakeTests {
         try checkStore()
     }
 
+    @Test("The limits of transfers are those of the configuration")
+    func limits() throws {
+        let supervisor = try Supervised(["transfer.diskBytes=350000", "transfer.orphans=1500ms"])
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        for session in ["one", "two"] { try client.command("transfers \(session)") }
+        try client.command("download one a \(server.address)/good?seed=a&size=400000")
+        #expect(try client.event("transferred one a").contains("failure=tooLarge"))
+        try client.command("hang-transfer")
+        try client.command("download one b \(server.address)/good?seed=b&size=300000")
+        try client.event("transferred one b")
+        // There is no room for it, until the results of a client that does not come are removed.
+        try client.command("download two c \(server.address)/good?seed=c&size=300000")
+        #expect(eventually(within: 30_000) { (try? server.requests().count) == 3 })
+        kill(try client.pid(), SIGKILL)
+        let sessions = supervisor.store + "/sessions"
+        #expect(eventually(within: 25_000) { (try? SmallFile.names(in: sessions)) == [] })
+        #expect(try server.requests().count == 4)
+    }
+
     @Test("Root has no transfers", .enabled(if: geteuid() == 0))
     func root() throws {
         let client = try Child(product("scripted-client"))

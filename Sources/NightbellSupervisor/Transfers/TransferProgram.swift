@@ -3,7 +3,7 @@ package struct TransferProgram: Sendable, Equatable {
     package var path: String
     /// Its variables, such as those of proxies.
     package var environment: [String: String] = [:]
-    /// More of its options, for tests and measurements.
+    /// More of its options, such as its limits.
     package var arguments: [String] = []
     /// A store with sessions has a process at least this often.
     package var visitInterval: Duration = .seconds(86_400)
