@@ -14,6 +14,9 @@ package final class NetworkNamespace {
         return access(namespace.path, F_OK) == 0
     }
 
+    /// The words that run a program in it.
+    package var entering: [String] { ["/usr/bin/nsenter", "--net=" + path] }
+
     /// The file that a process opens to enter it.
     package var path: String { "/run/netns/\(name)" }
 

@@ -43,11 +43,16 @@ final class Nginx {
 
     private let directory: TemporaryDirectory
     private var process: Child
+    private let host: String
+    private let namespace: NetworkNamespace?
     let port: UInt16
     let securePort: UInt16
 
-    /// - Parameter rate: of each response, in nginx's notation, such as `4m`; empty: unlimited.
-    init(rate: String = "") throws {
+    /// - Parameters:
+    ///   - rate: of each response, in nginx's notation, such as `4m`; empty: unlimited.
+    ///   - namespace: where its address is; nil: the test's own.
+    init(rate: String = "", in namespace: NetworkNamespace? = nil, at host: String = "127.0.0.1") throws {
+        (self.host, self.namespace) = (host, namespace)
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         port = try freePort()
@@ -78,8 +83,8 @@ final class Nginx {
                 scgi_temp_path \(path)/t5;
                 default_type application/octet-stream;
                 server {
-                    listen 127.0.0.1:\(port) sndbuf=128k;
-                    listen 127.0.0.1:\(securePort) ssl http2 sndbuf=128k;
+                    listen \(host):\(port) sndbuf=128k;
+                    listen \(host):\(securePort) ssl http2 sndbuf=128k;
                     ssl_certificate \(path)/certificate.pem;
                     ssl_certificate_key \(path)/key.pem;
                     root \(path)/files;
@@ -89,29 +94,38 @@ final class Nginx {
             }
             """
         try Self.write(Array(text.utf8), to: path + "/nginx.conf")
-        process = try Self.start(path)
+        process = try Self.start(path, in: namespace)
         try waitUntilReady()
     }
 
-    private static func start(_ path: String) throws -> Child {
-        try Child(program, "-c", path + "/nginx.conf", "-p", path, "-e", path + "/error.log")
+    private static func start(_ path: String, in namespace: NetworkNamespace?) throws -> Child {
+        let words =
+            (namespace?.entering ?? [])
+            + [program, "-c", path + "/nginx.conf", "-p", path, "-e", path + "/error.log"]
+        return try Child(words[0], Array(words.dropFirst()))
     }
 
     private func waitUntilReady() throws {
         let port = port
-        guard eventually(within: 20_000, { Self.connects(to: port) }) else { throw TimedOut() }
+        let isReady = try eventually(within: 20_000) {
+            guard let namespace else { return Self.connects(to: port) }
+            // Without a request, which would be in its log.
+            let words = namespace.entering + ["/usr/bin/ss", "-Hltn", "sport", "= :\(port)"]
+            return try Child(words[0], Array(words.dropFirst())).hear()?.isEmpty == false
+        }
+        guard isReady else { throw TimedOut() }
     }
 
     /// Kills it, and starts it again: all connections are cut.
     func restart() throws {
         process.end()
-        process = try Self.start(directory.path)
+        process = try Self.start(directory.path, in: namespace)
         try waitUntilReady()
     }
 
     var authorities: String { directory.path + "/certificate.pem" }
-    var address: String { "http://127.0.0.1:\(port)" }
-    var secureAddress: String { "https://127.0.0.1:\(securePort)" }
+    var address: String { "http://\(host):\(port)" }
+    var secureAddress: String { "https://\(host):\(securePort)" }
 
     func add(_ name: String, _ bytes: [UInt8]) throws {
         try Self.write(bytes, to: directory.path + "/files/" + name)

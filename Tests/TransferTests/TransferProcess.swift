@@ -11,6 +11,7 @@ final class TransferProcess {
     let directory: TemporaryDirectory
     private let options: [String]
     private let environment: [String: String]
+    private let namespace: NetworkNamespace?
     private(set) var process: Child
 
     private var disk: StoreDisk?
@@ -18,10 +19,12 @@ final class TransferProcess {
     /// - Parameters:
     ///   - user: if the tests run as root.
     ///   - diskBytes: the size of a file system of its own; needs root.
+    ///   - namespace: the network that it is in; nil: the test's own.
     init(
         _ options: [String] = [], environment: [String: String] = [:], user: uid_t = 65534,
-        diskBytes: Int? = nil
+        diskBytes: Int? = nil, in namespace: NetworkNamespace? = nil
     ) throws {
+        self.namespace = namespace
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         mkdir(directory.path + "/own", 0o700)
@@ -40,19 +43,20 @@ final class TransferProcess {
             mkdir(directory.path + "/own/data", 0o700)
             disk = try StoreDisk(at: directory.path + "/own/data", bytes: diskBytes)
         }
-        process = try Self.start(options, environment)
+        process = try Self.start(options, environment, namespace)
     }
 
-    private static func start(_ options: [String], _ environment: [String: String]) throws -> Child {
-        let tests = try readLink("/proc/self/exe")
-        let program = tests[..<(tests.lastIndex(of: "/") ?? tests.startIndex)] + "/nightbell-transfer"
-        return try Child(String(program), options, environment: environment)
+    private static func start(
+        _ options: [String], _ environment: [String: String], _ namespace: NetworkNamespace?
+    ) throws -> Child {
+        let words = (namespace?.entering ?? []) + [try product("nightbell-transfer")] + options
+        return try Child(words[0], Array(words.dropFirst()), environment: environment)
     }
 
     var socket: String { directory.path + "/own/socket" }
     var data: String { directory.path + "/own/data" }
 
-    func start() throws { process = try Self.start(options, environment) }
+    func start() throws { process = try Self.start(options, environment, namespace) }
 
     func kill() { process.end() }
 
@@ -60,7 +64,7 @@ final class TransferProcess {
     func rival() throws -> Child {
         var options = options
         options[1] = directory.path + "/own/other"
-        return try Self.start(options, environment)
+        return try Self.start(options, environment, namespace)
     }
 
     func restart() throws {
