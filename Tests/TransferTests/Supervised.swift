@@ -23,6 +23,8 @@ final class Supervised {
     private(set) var daemon: Child
     private let settings: [String]
     private let environment: [String: String]
+    /// The words that start it as one of a network namespace.
+    private let entering: [String]
 
     /// The user of the clients.
     static let user: uid_t = geteuid() == 0 ? 65_534 : geteuid()
@@ -33,12 +35,15 @@ final class Supervised {
     /// The clients' own.
     var own: String { directory.path + "/own" }
 
-    /// - Parameter manifest: the text of one, given the directory; nil: there is none.
+    /// - Parameters:
+    ///   - namespace: the network that it is in; nil: the test's own.
+    ///   - manifest: the text of one, given the directory; nil: there is none.
     init(
-        _ settings: [String] = [], environment: [String: String] = [:],
+        _ settings: [String] = [], environment: [String: String] = [:], in namespace: NetworkNamespace? = nil,
         manifest: ((String) throws -> String)? = nil
     ) throws {
         self.environment = environment
+        entering = namespace?.entering ?? []
         directory = try TemporaryDirectory()
         self.settings =
             settings + ["manifestDirectory=" + (manifest == nil ? "" : directory.path + "/manifests")]
@@ -52,24 +57,26 @@ final class Supervised {
             try SmallFile.write(try manifest(directory.path), to: path)
         }
         if geteuid() == 0 { chown(directory.path + "/own", Self.user, Self.user) }
-        daemon = try Self.start(directory.path, self.settings, environment)
+        daemon = try Self.start(directory.path, self.settings, environment, entering)
         try waitUntilReady()
     }
 
     private static func start(
-        _ directory: String, _ settings: [String], _ environment: [String: String]
+        _ directory: String, _ settings: [String], _ environment: [String: String], _ entering: [String]
     ) throws -> Child {
+        // The monitor is for those that ask for it.
         let all =
-            settings + [
+            ["monitor=off"] + settings + [
                 "wakes.linger=50ms", "wakes.limit=1000", "suspension.retry=20ms", "launches.retry=50ms",
                 "keeper.crashLimit=1000", "keeper.crashPeriod=10ms", "memoryPressure.file=",
-                "stateDirectory=\(directory)/state", "monitor=off", "launches.relaunches=200",
+                "stateDirectory=\(directory)/state", "launches.relaunches=200",
                 // However busy the machine is, a moment counts as good.
                 "fetch.processorPressure=101", "fetch.memoryPressure=101",
             ]
+        let words = entering + [try product("nightbelld")]
         return try Child(
-            product("nightbelld"),
-            [
+            words[0],
+            words.dropFirst() + [
                 "--system", "--socket", directory + "/run/nightbell.sock", "--runtime-directory",
                 directory + "/run", "--suspend", geteuid() == 0 ? "auto" : "signal", "--log-level", "error",
             ] + all.flatMap { ["--set", $0] },
@@ -88,7 +95,7 @@ final class Supervised {
         let worker = try worker()
         daemon.end()
         kill(worker, SIGKILL)
-        daemon = try Self.start(directory.path, settings, environment)
+        daemon = try Self.start(directory.path, settings, environment, entering)
         try waitUntilReady()
     }
 
@@ -235,6 +242,9 @@ final class SupervisedClient {
         pending = ""
         lines = []
     }
+
+    /// Whether another process of it waits for `accept`.
+    var isCalled: Bool { !Poll.wait(control, for: .readable, timeoutMilliseconds: 0).isEmpty }
 
     /// - Parameter other: the name that it gives in Hello, if it is not that of its launch.
     func hello(as other: String? = nil) throws {
