@@ -415,6 +415,7 @@ let package = Package(
             name: "EdgeTestSupport",
             dependencies: ["CLinux", "LinuxSystem"],
             path: "Tests/EdgeTestSupport",
+            exclude: ["pretended-clock.c"],
             swiftSettings: settings),
         // Programs of this package as users start them, and a browser.
         .target(
@@ -523,7 +524,7 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["odd-server.py", "pretended-clock.c"],
+            exclude: ["odd-server.py"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellTests",
