@@ -21,6 +21,8 @@ package struct Registration: Sendable, Equatable {
     package var wakeLimitPolicy: WakeLimitPolicy
     /// The supervisor can start the program again.
     package var isLaunchable = false
+    /// An administrator has declared it: it may be launched for what comes for it, also if it has ended well.
+    package var isDeclared = false
     /// It is terminated instead of being suspended.
     package var exitsOnSuspend = false
     /// A keep-alive timeout that holds until the client sets another.
@@ -203,6 +205,9 @@ package enum Event: Sendable {
     case rejoined(ClientID, Registration, RequestKey)
     /// Launch a client that was declared in advance: when the supervisor starts, or on request.
     case launch(Registration, RequestKey?)
+    /// Something has come for a client that was declared in advance and has no record. It gets one without a
+    /// process, and is not launched before that instant: a process of it may be about to reconnect.
+    case declare(Registration, notBefore: Instant?)
     /// Forget everything about this identifier, its owner included.
     case disown(ClientIdentifier, RequestKey)
     /// Memory is short. The sizes are those of the clients that may be terminated.

@@ -46,6 +46,7 @@ extension Daemon {
                 identifier: manifest.identifier, user: user, modes: manifest.modes,
                 wakeLimitPolicy: manifest.wakeLimitPolicy)
             registration.isLaunchable = true
+            registration.isDeclared = true
             registration.exitsOnSuspend = manifest.exitsOnSuspend
             registration.keepAliveTimeout = manifest.keepAlive
             registration.waitsForUnlock = manifest.waitsForUnlock

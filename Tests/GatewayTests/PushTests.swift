@@ -136,6 +136,58 @@ struct PushTests {
         #expect(text().components(separatedBy: "/push/\(token)").count == 3)
     }
 
+    @Test(
+        "A declared client of which the supervisor knows nothing is launched for a message, unless it was quit"
+    )
+    func declared() throws {
+        let directory = try TemporaryDirectory()
+        let (manifests, log) = (directory.file("manifests"), directory.file("log"))
+        mkdir(manifests, 0o755)
+        let manifest = """
+            identifier: \(Self.name)
+            modes: []
+            command: [/bin/sh, -c, "exec \(Program.product("mode-example")) push >>\(log)"]
+            """
+        try Data(manifest.utf8).write(to: URL(fileURLWithPath: manifests + "/reader.yaml"))
+        let fixture = try GatewayFixture(
+            daemon: [
+                "--set", "manifestDirectory=\(manifests)", "--set",
+                "stateDirectory=\(directory.file("state"))",
+            ], pushes: true)
+        func text() -> String { (try? String(contentsOfFile: log, encoding: .utf8)) ?? "" }
+        #expect(try fixture.supervisor.nightbell("launch", Self.name).code == 0)
+        #expect(eventually(within: 30_000) { text().contains("falls asleep") })
+        let address = text().split(separator: "\n").first { $0.contains("/push/") }?.split(separator: "/")
+            .last
+        let path = "/push/" + (try #require(address))
+        try fixture.supervisor.reaches("suspended", Self.name)
+        try end(fixture)
+        try fixture.supervisor.restart()
+        #expect(try fixture.supervisor.nightbell("show", Self.name).code != 0)
+        #expect(try send(fixture, path, "come back").status == 201)
+        #expect(eventually(within: 30_000) { text().contains(": come back") }, "\(text())")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        #expect(text().components(separatedBy: ": come back").count == 2)
+
+        try end(fixture)
+        #expect(try fixture.supervisor.nightbell("quit", Self.name).code == 0)
+        try fixture.supervisor.restart()
+        #expect(try send(fixture, path, "later").status == 201)
+        // It is not known by then either, though the message has been reported.
+        #expect(try fixture.supervisor.nightbell("status").code == 0)
+        #expect(try fixture.supervisor.nightbell("show", Self.name).code != 0)
+        #expect(!text().contains(": later"))
+        #expect(try fixture.supervisor.nightbell("launch", Self.name).code == 0)
+        #expect(eventually(within: 30_000) { text().contains(": later") }, "\(text())")
+    }
+
+    /// As a start of the machine ends it.
+    private func end(_ fixture: GatewayFixture) throws {
+        let process = try #require(try fixture.supervisor.shown(Self.name)["process_id"] as? Int)
+        kill(pid_t(process), SIGKILL)
+        try fixture.supervisor.reaches("dormant", Self.name)
+    }
+
     @Test("A client that was quit is not launched, and finds its message when its user starts it")
     func quit() throws {
         let fixture = try GatewayFixture(pushes: true)

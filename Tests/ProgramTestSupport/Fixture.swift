@@ -8,7 +8,8 @@ import Testing
 package final class Fixture {
     package let directory: TemporaryDirectory
     package let manager: Listener
-    package let daemon: Program
+    package private(set) var daemon: Program
+    private let start: () throws -> Program
     package var socket: String { directory.file("nightbell.sock") }
 
     /// Starts `nightbelld` and waits until it has notified its service manager.
@@ -19,18 +20,29 @@ package final class Fixture {
         manager = try Listener()
         var environment = environment
         environment["NOTIFY_SOCKET"] = manager.address
-        daemon = try Program(
-            program,
+        let all =
             [
                 "--system", "--runtime-directory", directory.path, "--keep-alive-minimum-timeout", "1s",
                 "--set", "wakes.linger=50ms",
                 // Memory pressure on this machine must not affect a test.
                 "--set", "memoryPressure.file=",
-            ] + arguments, environment: environment)
+            ] + arguments
+        start = { [environment] in try Program(program, all, environment: environment) }
+        daemon = try start()
         do {
             try manager.heard("READY=1")
         } catch {
             throw Program.Failure(description: "\(error): \(daemon.errors)")
+        }
+    }
+
+    /// An orderly stop, and another supervisor with the same directories.
+    package func restart() throws {
+        daemon.send(signal: SIGTERM)
+        _ = try daemon.outcome()
+        daemon = try start()
+        guard try eventually(within: 30_000, { try nightbell("status").code == 0 }) else {
+            throw Program.Failure(description: "it does not start again: \(daemon.errors)")
         }
     }
 

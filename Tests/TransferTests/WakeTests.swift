@@ -302,6 +302,60 @@ struct WakeTests {
         try checkStore()
     }
 
+    /// A supervisor with a manifest, and the client that it declares, which runs.
+    private func declared(_ settings: [String] = []) throws -> (Supervised, SupervisedClient) {
+        let name = "org.test.reader"
+        let supervisor = try Supervised(
+            settings,
+            manifest: { directory in
+                """
+                identifier: \(name)
+                modes: []
+                user: "\(Supervised.user)"
+                directory: /
+                command: [\(try product("scripted-client"))]
+                environment:
+                    CLIENT_CONTROL: \(directory)/own/\(name).control
+                """
+            })
+        let client = try SupervisedClient(awaiting: name, of: supervisor)
+        _ = try supervisor.nightbell("launch", name)
+        try client.accept()
+        try client.command("hello \(name)")
+        return (supervisor, client)
+    }
+
+    @Test("A declared client that ended with the machine is launched, and receives the results")
+    func startOfTheMachine() throws {
+        let (supervisor, client) = try declared()
+        try download(client, milliseconds: 120)
+        kill(try client.pid(), SIGKILL)
+        try supervisor.wait(for: client.name, toBe: "dormant")
+        try supervisor.restart()
+        try client.accept()
+        try client.command("hello \(client.name)")
+        #expect(try client.event("wake").contains("transfer "))
+        try client.event("finished-transfers s")
+        try client.tell("transfers s")
+        try checkResults(client)
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+    }
+
+    @Test("A declared client with a process that reconnects is not launched for its results")
+    func reconnects() throws {
+        let (supervisor, client) = try declared()
+        let process = try client.pid()
+        try download(client, milliseconds: 10)
+        // The end of the session is told before the process has reconnected, if that takes a moment.
+        kill(process, SIGSTOP)
+        try supervisor.restart()
+        _ = eventually(within: 1_500) { (try? supervisor.show(client.name))?.contains("dormant") == true }
+        kill(process, SIGCONT)
+        try client.event("reconnected")
+        try checkResults(client)
+        #expect(!client.isCalled)
+    }
+
     @Test("A client is woken when a task needs credentials, and continues it")
     func credentials() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")

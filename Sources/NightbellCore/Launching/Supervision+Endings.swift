@@ -14,7 +14,7 @@ extension Supervision {
             switch ending {
             case .succeeded where !mutated(.relaunchesAfterSuccess):
                 dropToldEvents(of: client)
-                leave(client, at: now, into: &actions)
+                leave(client, isDone: true, at: now, into: &actions)
             case .succeeded: crashed(client, at: now, into: &actions)
             case .notStarted where !mutated(.blamesClients):
                 postponeLaunch(client, for: Self.pauseInShortage, at: now, into: &actions)
@@ -69,12 +69,27 @@ extension Supervision {
     }
 
     /// It is done, or need not return. A client with notifications stays without a process, so that one
-    /// of them can launch it; nothing else does, unless it is requested.
-    private mutating func leave(_ client: ClientID, at now: Instant, into actions: inout ActionBuffer) {
-        guard staysForNotifications(client) else { return forget(client, at: now, into: &actions) }
-        endObservations(of: client) { _ in false }
+    /// of them can launch it, and a declared one so that its pushes and transfers can; nothing else does, unless
+    /// it is requested.
+    ///
+    /// - Parameter isDone: it has ended well. Of one that has failed, only what is still to come launches it.
+    private mutating func leave(
+        _ client: ClientID, isDone: Bool = false, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        let isDeclared = staysAsDeclared(client)
+        guard isDeclared || staysForNotifications(client) else {
+            return forget(client, at: now, into: &actions)
+        }
+        endObservations(of: client) { isDeclared && $0.usualName != nil }
         dropWhatLaunches(client, into: &actions)
+        if !(isDeclared && isDone) { dropOccurrences(of: client) }
         becomeDormant(client, .resting, at: now, into: &actions)
+    }
+
+    /// Whether a client stays after its end, because something may come for it for which it is launched.
+    func staysAsDeclared(_ client: ClientID) -> Bool {
+        clients[client.id].isDeclared && clients[client.id].isLaunchable && !isStopping && !isQuit(client)
+            && observations(of: client).contains { $0.subject.usualName != nil }
     }
 
     /// Its user has quit it: of what could launch it, its location services and its notifications remain.
@@ -83,6 +98,7 @@ extension Supervision {
         dropActivations(of: client)
         endObservations(of: client) { launches || $0.mode == .location && $0.launches }
         dropWhatLaunches(client, into: &actions)
+        dropOccurrences(of: client)
     }
 
     private mutating func dropWhatLaunches(_ client: ClientID, into actions: inout ActionBuffer) {
@@ -93,7 +109,6 @@ extension Supervision {
         }
         dropState(client, into: &actions)
         clients[client.id].launches.reasons = []
-        dropOccurrences(of: client)
     }
 
     /// It failed: if it has to be reachable, it is launched again a few times with back-off.

@@ -117,16 +117,36 @@ extension Supervision {
         }
         guard registration.isLaunchable else { return .cannotLaunch }
         if let refusal = refusal(of: registration) { return refusal }
+        let client = insertDeclared(registration, .resting, at: now, into: &actions)
+        requestLaunch(client, reasons, at: now, into: &actions)
+        suspendIfIdle(client, at: now, into: &actions)
+        return nil
+    }
+
+    private mutating func insertDeclared(
+        _ registration: Registration, _ dormant: Lifecycle.Dormant, at now: Instant,
+        into actions: inout ActionBuffer
+    ) -> ClientID {
         let client = insert(registration, at: now)
         clients[client.id].launches.isRejoined = false
         clients[client.id].launches.neverSpoke = true
         recordBeginning(client)
         actions.append(.declared(client))
         actions.append(.trace(client, .registered))
-        advance(client, at: now, into: &actions) { $0.becomeDormant(.resting) }
-        requestLaunch(client, reasons, at: now, into: &actions)
+        advance(client, at: now, into: &actions) { $0.becomeDormant(dormant) }
+        return client
+    }
+
+    /// Adds a declared client without a process. The rules of what comes for it say whether it is launched.
+    mutating func declare(
+        _ registration: Registration, notBefore: Instant?, at now: Instant, into actions: inout ActionBuffer
+    ) {
+        guard registration.isLaunchable, refusal(of: registration) == nil,
+            owners[registration.identifier]?.isQuit != true
+        else { return }
+        let dormant: Lifecycle.Dormant = notBefore.map { .waiting(until: $0) } ?? .resting
+        let client = insertDeclared(registration, dormant, at: now, into: &actions)
         suspendIfIdle(client, at: now, into: &actions)
-        return nil
     }
 
     // MARK: The new process

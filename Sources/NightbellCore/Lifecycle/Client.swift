@@ -6,6 +6,7 @@ struct Client: Sendable, Equatable {
     var modes: Modes
     var wakeLimitPolicy: WakeLimitPolicy
     var isLaunchable: Bool
+    var isDeclared: Bool
     var exitsOnSuspend: Bool
     var wantsNetworkChanges: Bool
     var waitsForUnlock: Bool
@@ -78,7 +79,8 @@ struct Client: Sendable, Equatable {
         var isInBackground = false
         /// It has been suspended since, which counts as a successful launch.
         var hasSettled = false
-        /// It has ended well, or was given up or quit: only its notifications, or a request, launch it.
+        /// It has ended well, or was given up or quit: only its notifications, a request or, if it is
+        /// declared, what comes for it launch it.
         var isLeft = false
         /// Consecutive launches after a failure.
         var inRow: UInt8 = 0
@@ -111,6 +113,7 @@ struct Client: Sendable, Equatable {
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable
+        isDeclared = registration.isDeclared
         exitsOnSuspend = registration.exitsOnSuspend
         wantsNetworkChanges = registration.wantsNetworkChanges
         waitsForUnlock = registration.waitsForUnlock
@@ -126,6 +129,7 @@ struct Client: Sendable, Equatable {
         modes = registration.modes
         wakeLimitPolicy = registration.wakeLimitPolicy
         isLaunchable = registration.isLaunchable
+        isDeclared = registration.isDeclared
         exitsOnSuspend = registration.exitsOnSuspend
         wantsNetworkChanges = registration.wantsNetworkChanges
         waitsForUnlock = registration.waitsForUnlock

@@ -185,6 +185,7 @@ extension Supervision {
             identifier: owners.identifier(at: record.owner), user: record.user, modes: record.modes,
             wakeLimitPolicy: record.wakeLimitPolicy)
         registration.isLaunchable = record.isLaunchable
+        registration.isDeclared = record.isDeclared
         registration.exitsOnSuspend = record.exitsOnSuspend
         registration.wantsNetworkChanges = record.wantsNetworkChanges
         registration.waitsForUnlock = record.waitsForUnlock

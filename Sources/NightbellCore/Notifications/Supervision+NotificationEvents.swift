@@ -200,7 +200,7 @@ extension Supervision {
     func isKeptInVain(_ client: ClientID) -> Bool {
         guard case .dormant(.resting) = clients[client.id].lifecycle.stage else { return false }
         return clients[client.id].launches.isLeft && !staysForNotifications(client)
-            && !(isQuit(client) && staysForLocation(client))
+            && !staysAsDeclared(client) && !(isQuit(client) && staysForLocation(client))
     }
 
     mutating func settleLeft(_ place: UInt32, at now: Instant, into actions: inout ActionBuffer) {

@@ -26,6 +26,16 @@ package enum Subject: Sendable, Hashable {
         }
     }
 
+    /// The name of the client library's observation of something that comes from elsewhere, and may come for a
+    /// client that does not run; nil: it is of another kind.
+    package var usualName: String? {
+        switch self {
+        case .transfers(let session): "transfers:\(session)"
+        case .pushes: "nightbell.pushes"
+        case .location, .region, .bluetoothDevice, .characteristic, .accessory: nil
+        }
+    }
+
     var reason: WakeReasons {
         switch self {
         case .location, .region: .location

@@ -37,6 +37,21 @@ extension Supervision {
         return .done
     }
 
+    /// A client that was declared and has not run yet cannot have asked, and its former processes may have: it
+    /// is told of whatever comes for it.
+    mutating func observeUnasked(_ subject: Subject, _ client: ClientID, at now: Instant) {
+        guard clients[client.id].launches.neverSpoke, clients[client.id].isDeclared,
+            !observations(of: client).contains(where: { $0.subject == subject })
+        else { return }
+        observe(subject, client, at: now)
+    }
+
+    /// Under the name that the client library gives it. One that must not have more observations has none.
+    mutating func observe(_ subject: Subject, _ client: ClientID, at now: Instant) {
+        guard let name = subject.usualName, name.utf8.count <= Observation.longestName else { return }
+        _ = observe(name, subject, client, at: now)
+    }
+
     mutating func stopObserving(_ name: String, _ client: ClientID) -> Answer {
         let left = observations(of: client).filter { $0.name != name }
         keepPushMemory(of: client, without: left)

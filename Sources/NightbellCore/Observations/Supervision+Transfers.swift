@@ -22,6 +22,7 @@ extension Supervision {
         guard let owner = owners[ended.client], owner.user == ended.user, let client = owner.client else {
             return
         }
+        observeUnasked(.transfers(session: ended.session), client, at: now)
         compare(.transfers(ended), [client.slot], at: now, into: &actions)
     }
 
@@ -70,7 +71,6 @@ extension Supervision {
     /// never have run.
     mutating func observeIssues(_ client: ClientID, at now: Instant) {
         guard clients[client.id].modes.contains(.newsstand) else { return }
-        _ = observe(
-            "transfers:\(Self.newsstand)", .transfers(session: Self.newsstand), client, at: now)
+        observe(.transfers(session: Self.newsstand), client, at: now)
     }
 }

@@ -7,8 +7,10 @@ extension Supervision {
     /// supervisor.
     mutating func learnPushes(_ waiting: WaitingPushes, at now: Instant, into actions: inout ActionBuffer) {
         guard let owner = owners[waiting.client], owner.user == waiting.user, let client = owner.client,
-            observations.table.contains(client.slot), !isStopping
+            !isStopping
         else { return }
+        if waiting.urgency != nil { observeUnasked(.pushes, client, at: now) }
+        guard observations.table.contains(client.slot) else { return }
         for index in observations.table[client.slot].indices
         where observations.table[client.slot][index].subject == .pushes {
             learnPushes(waiting, index, of: client, at: now, into: &actions)

@@ -217,7 +217,7 @@ extension Supervision {
     /// be closed already.
     private func wasBeingForgotten(_ client: ClientID) -> Bool {
         clients[client.id].lifecycle.isDormant && (isQuit(client) || clients[client.id].launches.isLeft)
-            && !staysForLocation(client) && !staysForNotifications(client)
+            && !staysForLocation(client) && !staysForNotifications(client) && !staysAsDeclared(client)
     }
 
     /// Whether the process is stopped, or treated as such, and stays so.

@@ -114,6 +114,7 @@ extension Supervisor {
         }
         if let declared = launches.declarations[identifier]?.registration, declared.user == registration.user
         {
+            registration.isDeclared = true
             registration.exitsOnSuspend = hello.exitsOnSuspend || declared.exitsOnSuspend
             // Whatever speaks for a program as it is does not know the modes of its declaration.
             if hello.hasProgram { registration.modes = declared.modes }

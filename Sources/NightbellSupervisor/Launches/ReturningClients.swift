@@ -30,6 +30,9 @@ struct Returning {
     var processes: [ClientIdentifier: RuntimeState.Process] = [:]
     /// When the missing ones are launched; nil: that time is over.
     var until: Instant?
+    /// Other declared clients may have processes too that are about to reconnect: until then, none is launched
+    /// for what comes.
+    var others = Instant(nanoseconds: .min)
 
     /// Clients of the library try to reconnect at least every two seconds; a busy machine may take longer.
     static let patience: Duration = .seconds(5)
@@ -62,6 +65,7 @@ extension Supervisor {
     func continueWaiting() { waitForReturn(of: runtimeState.returning) }
 
     private func waitForReturn(of clients: [(identifier: String, process: RuntimeState.Process)]) {
+        launches.returning.others = now + Returning.patience
         let declared = Set(startingWithSupervisor.map(\.registration.identifier))
         for (name, process) in clients {
             guard let identifier = ClientIdentifier(name), declared.contains(identifier),
@@ -88,7 +92,7 @@ extension Supervisor {
             logger.notice("\(identifier) has not come back: it is launched")
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
         }
-        launches.returning = Returning()
+        (launches.returning.processes, launches.returning.until) = ([:], nil)
         setReturning([])
     }
 
@@ -96,14 +100,13 @@ extension Supervisor {
         supervision.ownership(of: identifier)?.isQuit ?? false
     }
 
-    /// Quits a client that is about to reconnect: it is told when it does, and is not launched again. One that
-    /// would be launched for an issue has no issues any more.
+    /// Quits a declared client that has no record. One that is about to reconnect is told when it does; nothing
+    /// that comes for it launches it any more, and its transfers and issues are cancelled.
     ///
-    /// - Returns: false if no such client is about to come.
+    /// - Returns: false if there is no such client.
     func quitAbsent(_ name: String, _ connection: Connection, _ request: UInt64) -> Bool {
         guard let identifier = ClientIdentifier(name), supervision.client(named: identifier) == nil,
             let declaration = launches.declarations[identifier],
-            launches.returning.processes[identifier] != nil || declaration.newsstand != nil,
             mayAct(.wake, on: declaration.registration.user, connection), reserve(declaration) == nil
         else { return false }
         feed(.quitAbsent(identifier, RequestKey(connection: connection.key, request: request)))

@@ -97,6 +97,26 @@ extension Supervisor {
         feed(.launch(declaration.registration, isRequested ? key : nil), &context)
     }
 
+    /// How a client without a record was declared for this user; nil: it was not, it has one, or it is about to
+    /// reconnect.
+    func absentDeclaration(of identifier: ClientIdentifier, _ user: UserID) -> Declaration? {
+        guard let declaration = launches.declarations[identifier], declaration.registration.user == user,
+            supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil
+        else { return nil }
+        return declaration
+    }
+
+    /// Call it before the core learns that something has come for a client: one that was declared gets a
+    /// record if it has none, so that it is launched by the same rules as any other.
+    func declareAbsent(_ identifier: ClientIdentifier, of user: UserID) {
+        guard let declaration = absentDeclaration(of: identifier, user),
+            supervision.ownership(of: identifier)?.isQuit != true, reserve(declaration) == nil
+        else { return }
+        var context = RequestContext(declaration: declaration)
+        let until = launches.returning.others
+        feed(.declare(declaration.registration, notBefore: until > now ? until : nil), &context)
+    }
+
     /// The identifier of a declared client belongs to the user that it is declared for, even if another was
     /// the first to use it.
     ///

@@ -97,10 +97,8 @@ extension Supervisor {
     func launchActivated() -> Bool {
         let activated = supervision.takeAbsentActivated()
         for identifier in activated {
-            guard let declaration = launches.declarations[identifier],
-                supervision.client(named: identifier) == nil,
-                supervision.ownership(of: identifier)?.user == declaration.registration.user,
-                launches.returning.processes[identifier] == nil
+            guard let user = supervision.ownership(of: identifier)?.user,
+                let declaration = absentDeclaration(of: identifier, user)
             else { continue }
             supervision.takeBackQuit(of: identifier)
             declare(declaration, RequestKey(connection: 0, request: 0), isRequested: true)

@@ -25,6 +25,7 @@ extension Supervisor {
         }
         let waiting = WaitingPushes(
             of: message.uid, identifier, number: message.number, urgency: PushUrgency(message.urgency))
+        if waiting.urgency != nil { declareAbsent(identifier, of: message.uid) }
         feed(.fact(.pushes(waiting)))
         answer(connection, request, .done(WireDone()))
     }

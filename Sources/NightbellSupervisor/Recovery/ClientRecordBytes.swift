@@ -113,6 +113,7 @@ struct ClientRecordBytes {
             recipe = LaunchRecipe(setting, own: own)
         }
         registration.isLaunchable = recipe != nil
+        registration.isDeclared = recipe?.setting.content.isRecorded == false
     }
 }
 

@@ -48,7 +48,7 @@ extension Supervisor {
             // Any process of the user can open a session, also for a client that there cannot be.
             guard let client = ClientIdentifier(end.client) else { return true }
             guard let ended = EndedTransfers(end, of: service.user, client) else { return false }
-            declareSubscriber(ended)
+            declareAbsent(ended.client, of: service.user)
             feed(.fact(.transfers(ended)))
             FaultInjection.point("after transfers are reported")
         case .plan(let plan):
@@ -63,16 +63,6 @@ extension Supervisor {
             return false
         }
         return true
-    }
-
-    /// An issue is there for a client that does not exist yet.
-    private func declareSubscriber(_ ended: EndedTransfers) {
-        guard ended.session == Supervision.newsstand, supervision.client(named: ended.client) == nil,
-            let declaration = launches.declarations[ended.client], declaration.subscriber == ended.user,
-            launches.returning.processes[ended.client] == nil,
-            supervision.ownership(of: ended.client)?.isQuit != true
-        else { return }
-        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
     }
 }
 

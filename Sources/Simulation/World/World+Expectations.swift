@@ -134,7 +134,7 @@ extension World {
                 $0.registration.identifier == registration.identifier && $0.user == registration.user
             }
             if let namesake, namesake.execution == .absent { foreseeWish(namesake, declaredReasons) }
-        case .quitAbsent:
+        case .declare, .quitAbsent:
             break  // no client is from before the first supervisor
         case .disown(let identifier, let key):
             unanswered.append((key, nil))
@@ -228,7 +228,7 @@ extension World {
             .foundRunning, .simulate,
             .gone,
             .timer, .machineSlept, .fact, .pathsInspected, .ended, .rejoined,
-            .launch, .quitAbsent, .disown, .memoryPressure:
+            .launch, .declare, .quitAbsent, .disown, .memoryPressure:
             break
         }
         guard case .message(let message, let id, let key) = event, let client = client(id), isAnswerDue(key),

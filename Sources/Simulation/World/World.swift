@@ -380,7 +380,8 @@ extension Event {
         // Media that begins while its client is being frozen is a message of the client's.
         case .fact(.media): true
         case .registration, .command, .frozen, .notFrozenYet, .freezeFailed, .foundRunning, .gone, .stop,
-            .ended, .rejoined, .launch, .quitAbsent, .disown, .memoryPressure, .offloadBegan, .pingFailed,
+            .ended, .rejoined, .launch, .declare, .quitAbsent, .disown, .memoryPressure, .offloadBegan,
+            .pingFailed,
             .pingOmitted, .delegatedStateLost, .answerLookedFor, .machineSlept, .fact,
             .pathsInspected, .simulate:
             false
