@@ -76,8 +76,10 @@ struct PushLifetimeTests {
         #expect(try eventually(within: 30_000) { try obstacle() == nil })
         // One that still waits would be told along with this.
         #expect(try fixture.supervisor.nightbell("wake", Self.name).code == 0)
-        try client.say("echo awake")
-        try client.wrote("ok awake")
+        let isWoken = eventually(within: 30_000) {
+            client.output.components(separatedBy: "wake id=").count == 3
+        }
+        #expect(isWoken, "\(client.output)")
         try fixture.supervisor.reaches("suspended", Self.name)
         #expect(try wakes() == 1 && !client.output.contains(" second\n"))
         #expect(try becomes([], fixture))
