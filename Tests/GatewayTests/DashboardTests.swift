@@ -34,7 +34,7 @@ struct DashboardTests {
         try fixture.isReady()
         let alice = try fixture.supervisor.client(Self.phone)
         try alice.say("unix-pair flow")
-        try alice.say("handover flow voip profile=lines interval=1000")
+        try alice.say("handover flow voip profile=lines interval=1000 within=3600000")
         try alice.say("hang-wake")
         try alice.say("background")
         try fixture.supervisor.reaches("suspended", Self.phone)

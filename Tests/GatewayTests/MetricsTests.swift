@@ -45,7 +45,7 @@ struct MetricsTests {
         let token = try fixture.token("test", "read", "wake")
         let phone = try fixture.supervisor.client("org.example.phone")
         try phone.say("unix-pair flow")
-        try phone.say("handover flow voip profile=lines interval=1000")
+        try phone.say("handover flow voip profile=lines interval=1000 within=3600000")
         try phone.say("background")
         try fixture.supervisor.reaches("suspended", "org.example.phone")
         #expect(
