@@ -392,6 +392,8 @@ struct WakeTests {
         for session in ["one", "two"] { try client.command("transfers \(session)") }
         try client.command("download one a \(server.address)/good?seed=a&size=400000")
         #expect(try client.event("transferred one a").contains("failure=tooLarge"))
+        // Its handler has returned, and does not hang.
+        try client.event("session-finished one")
         try client.command("hang-transfer")
         try client.command("download one b \(server.address)/good?seed=b&size=300000")
         try client.event("transferred one b")
