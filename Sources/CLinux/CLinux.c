@@ -89,17 +89,67 @@ int clinux_interrupt_each_millisecond(timer_t *timer) {
     return code;
 }
 
-int clinux_close_promptly(int fd) {
+struct interruption {
     timer_t timer;
     sigset_t mask;
-    pthread_sigmask(SIG_BLOCK, NULL, &mask);
-    int is_interrupted = clinux_interrupt_each_millisecond(&timer) == 0;
-    int result = close(fd);
+    int is_begun;
+};
+
+static void begin(struct interruption *interruption) {
+    pthread_sigmask(SIG_BLOCK, NULL, &interruption->mask);
+    interruption->is_begun = clinux_interrupt_each_millisecond(&interruption->timer) == 0;
+}
+
+static void end(const struct interruption *interruption) {
     int code = errno;
-    if (is_interrupted) timer_delete(timer);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    if (interruption->is_begun) timer_delete(interruption->timer);
+    pthread_sigmask(SIG_SETMASK, &interruption->mask, NULL);
     errno = code;
+}
+
+int clinux_close_promptly(int fd) {
+    struct interruption interruption;
+    begin(&interruption);
+    int result = close(fd);
+    end(&interruption);
     return result;
+}
+
+int clinux_discard_packets(int fd, int most) {
+    // The kernel closes the descriptors when the call returns: all that wait then are ended by one signal.
+    enum { at_once = 256 };
+    char byte;
+    struct iovec vector = {.iov_base = &byte, .iov_len = sizeof byte};
+    // Room for the sender and for no descriptor, written over by each packet.
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } sender;
+    // `struct mmsghdr`, which needs _GNU_SOURCE.
+    struct {
+        struct msghdr header;
+        unsigned length;
+    } packets[at_once];
+    while (most > 0) {
+        int count = most < at_once ? most : at_once;
+        for (int index = 0; index < count; index++) {
+            packets[index].header = (struct msghdr){
+                .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &sender, .msg_controllen = sizeof sender};
+        }
+        int received = (int)syscall(SYS_recvmmsg, fd, packets, count, MSG_DONTWAIT, (void *)0);
+        if (received < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+        if (received <= 0 || packets[received - 1].header.msg_controllen == 0) return 1;
+        most -= received;
+    }
+    return 0;
+}
+
+int clinux_discard_packets_promptly(int fd, int most) {
+    struct interruption interruption;
+    begin(&interruption);
+    int is_empty = clinux_discard_packets(fd, most);
+    end(&interruption);
+    return is_empty;
 }
 
 int clinux_open_file_of_kernel(const char *path, int flags) {

@@ -32,12 +32,11 @@ package enum ForeignDescriptor {
         SlowCloser.shared.append(socket, SlowCloser.Kind(user: user, isToBeDrained: true))
     }
 
-    /// Discards packets that were sent before the other end was shut down, `packets` at the most.
-    static func discardInput(_ socket: CInt, packets: Int) {
+    /// Discards packets on this thread, which waits a millisecond at most for the descriptors in 256 of them. A user's
+    /// socket holds some hundred, but one of root may hold any number: these are as many as are discarded.
+    static func discardInputPromptly(_ socket: CInt) {
         nameSenders(socket)
-        unsafe withRoomForSender { control in
-            for _ in 0..<packets where unsafe receive(socket, CInt(MSG_TRUNC), control) == .end { return }
-        }
+        _ = clinux_discard_packets_promptly(socket, 4_096)
     }
 
     /// Discards packets without descriptors, `packets` at the most. Call it once the other end cannot send
@@ -204,7 +203,8 @@ private final class SlowCloser: @unchecked Sendable {
         let isInterrupted = unsafe clinux_interrupt_each_millisecond(&timer) == 0
         var descriptor = next(kind)
         while let open = descriptor {
-            if kind.isToBeDrained { ForeignDescriptor.discardInput(open, packets: .max) }
+            // Those of `discardPlainInput` have made it name senders.
+            if kind.isToBeDrained { while clinux_discard_packets(open, .max) == 0 {} }
             OwnedDescriptor(adopting: open).close()
             descriptor = next(kind, afterAnother: true)
         }

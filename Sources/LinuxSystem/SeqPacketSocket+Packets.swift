@@ -75,18 +75,18 @@ extension SeqPacketSocket {
     /// that was sent to it, and closes the descriptors in those packets synchronously: call this before a
     /// close.
     ///
-    /// - Parameter user: the user of the other end.
-    package borrowing func discardInput(of user: uid_t) {
+    /// - Parameters:
+    ///   - user: the user of the other end.
+    ///   - most: the limit of descriptors of this user that wait to be closed. Beyond it the work is done here.
+    package borrowing func discardInput(of user: uid_t, most: Int = .max) {
         // Fails only if there is no other end any more.
         _ = shutdown(descriptor.rawValue, CInt(SHUT_RD))
         // Nearly always the queue is empty or holds a packet or two: a thread would cost more than that.
         if ForeignDescriptor.discardPlainInput(descriptor.rawValue, packets: 16) { return }
-        if let copy = try? descriptor.duplicate() {
+        if ForeignDescriptor.pendingCount(of: user) < most, let copy = try? descriptor.duplicate() {
             ForeignDescriptor.drain(copy, of: user)
         } else {
-            // Without a spare descriptor the work is done here, and limited: the other end has to read the
-            // refusal.
-            ForeignDescriptor.discardInput(descriptor.rawValue, packets: 64)
+            ForeignDescriptor.discardInputPromptly(descriptor.rawValue)
         }
     }
 

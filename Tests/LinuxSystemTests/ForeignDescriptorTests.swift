@@ -7,15 +7,34 @@ struct ForeignDescriptorTests {
     @Test("A stream that lingers for its peer does not hold up its close")
     func lingering() throws {
         let pair = try Pair()
-        pair.fill()
+        try pair.fillAndLinger()
         let own = OwnedDescriptor(adopting: pair.own)
-        var option = linger(l_onoff: 1, l_linger: 30)
-        let length = socklen_t(MemoryLayout<linger>.size)
-        #expect(setsockopt(own.rawValue, SOL_SOCKET, SO_LINGER, &option, length) == 0)
         let start = BootClock.now()
         ForeignDescriptor.closePromptly(own)
         #expect(BootClock.now() - start < 5_000_000_000)
         withExtendedLifetime(pair) {}
+    }
+
+    @Test("Unread input with such streams is discarded at once where no more may wait for that")
+    func unreadInput() throws {
+        let ends = try SeqPacketSocket.pair()
+        var pairs: [Pair] = []
+        for _ in 0..<20 {
+            let pair = try Pair()
+            try pair.fillAndLinger()
+            let own = OwnedDescriptor(adopting: pair.own)
+            #expect(try ends.first.send([1], descriptors: [own.rawValue]))
+            #expect(try ends.first.send([]))
+            pairs.append(pair)
+        }
+        let (user, start) = (uid_t(4_711), BootClock.now())
+        ends.second.discardInput(of: user, most: 0)
+        #expect(BootClock.now() - start < 5_000_000_000)
+        #expect(ForeignDescriptor.pendingCount(of: user) == 0)
+        // The end of the input.
+        var buffer = PacketBuffer()
+        #expect(try ends.second.receive(into: &buffer) == .end)
+        for pair in pairs { #expect(pair.isClosed) }
     }
 
     /// Two ends of a TCP connection on this machine.
@@ -45,10 +64,25 @@ struct ForeignDescriptorTests {
             peer = OwnedDescriptor(adopting: try systemCall("accept") { accept(listening, nil, nil) })
         }
 
-        /// Sends until there is no room.
-        func fill() {
+        /// Sends until there is no room. From now on the last close of `own` waits for the peer.
+        func fillAndLinger() throws {
             let bytes = [UInt8](repeating: 0, count: 65_536)
             while send(own, bytes, bytes.count, CInt(MSG_DONTWAIT)) > 0 {}
+            var option = linger(l_onoff: 1, l_linger: 30)
+            let length = socklen_t(MemoryLayout<linger>.size)
+            _ = try systemCall("setsockopt") { setsockopt(own, SOL_SOCKET, SO_LINGER, &option, length) }
+        }
+
+        /// Whether `own` has been closed: what was sent is followed by the end.
+        var isClosed: Bool {
+            var bytes = [UInt8](repeating: 0, count: 65_536)
+            let deadline = BootClock.now() + 20_000_000_000
+            while BootClock.now() < deadline {
+                let count = recv(peer.rawValue, &bytes, bytes.count, CInt(MSG_DONTWAIT))
+                if count == 0 || count < 0 && errno == ECONNRESET { return true }
+                if count < 0 { _ = Poll.wait(peer.rawValue, for: .readable, timeoutMilliseconds: 1_000) }
+            }
+            return false
         }
     }
 }

@@ -350,6 +350,40 @@ import Testing
         withExtendedLifetime(pairs) {}
     }
 
+    /// Each of them has sent sockets that take a while to close. They are refused faster than those are closed.
+    @Test(.enabled(if: geteuid() == 0, "needs users"))
+    func refusedConnectionsWithDescriptorsDoNotPileUp() throws {
+        let daemon = try DaemonProcess(
+            suspension: "none", before: "umask 0; ulimit -n 512", "--set connectionsPerUser=8")
+        let administrator = try WireClient(path: daemon.socketPath)
+        let before = try administrator.status().descriptorsOpen
+        let worker = try daemon.worker()
+        #expect(stop(worker))
+        let strangers = try connect(100, to: daemon.socketPath, as: 65_534)
+        var pairs: [Pair] = []
+        for stranger in strangers {
+            for _ in 0..<8 {
+                let pair = try Pair.tcp()
+                try pair.fillAndLinger()
+                try stranger.send(.enterBackground(WireEnterBackground()), descriptors: [pair.near])
+                pair.closeNear()
+                pairs.append(pair)
+            }
+        }
+        kill(worker, SIGCONT)
+        var most: UInt64 = 0
+        #expect(
+            try eventually {
+                most = max(most, try administrator.status().descriptorsOpen)
+                return Poll.now(strangers[99].socket.rawValue).contains(.hangUp)
+            })
+        // An eighth of all may wait to be closed, and a few connections are served.
+        #expect(most <= before + 64 + 16, "\(before), \(most)")
+        #expect(try strangers.count { try $0.end()?.code == .tooManyConnections } >= 100 - 8)
+        #expect(try eventually { try administrator.status().descriptorsOpen <= before })
+        withExtendedLifetime(pairs) {}
+    }
+
     private func connect(_ count: Int, to path: String, as user: uid_t) throws -> [WireClient] {
         let descriptors = try OwnThread {
             guard user == 0 || ctest_become(user) == 0 else {

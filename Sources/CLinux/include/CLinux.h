@@ -96,8 +96,16 @@ int clinux_file_type(int fd);
 // 0: until `timer_delete`, which the thread has to call. Otherwise errno.
 int clinux_interrupt_each_millisecond(timer_t *timer);
 
-// close(2) that waits a millisecond at most for each peer of a stream that lingers.
+// close(2) that waits a millisecond at most for the peers of streams that linger.
 int clinux_close_promptly(int fd);
+
+// Discards packets of a Unix socket that cannot receive any more (SHUT_RD), with the descriptors in them: `most` at
+// the most. Interrupted each millisecond, it waits no longer than that for the streams in 256 packets. Returns 1 if no
+// packet is left, else 0. The socket has to name senders (SO_PASSCRED), which distinguishes an empty packet from none.
+int clinux_discard_packets(int fd, int most);
+
+// The same, and interrupts itself.
+int clinux_discard_packets_promptly(int fd, int most);
 
 // Opens a file of procfs or cgroup2, close-on-exec: a descriptor, or -1 and errno. EMEDIUMTYPE: it is on
 // another file system, and was not opened, because opening has side effects on some devices.

@@ -12,10 +12,17 @@ import SwiftProtobuf
 extension Supervisor {
     /// Connections accepted in a turn: some 20 µs each.
     private static let acceptsPerTurn = 16
+    /// The time after which no more are accepted in a turn, in nanoseconds: to refuse one may take milliseconds.
+    private static let acceptingTime: Int64 = 1_000_000
+    /// The limit of descriptors of one user that wait to be closed; those of one more packet may come to it.
+    /// They are as good as used by it: a share of all.
+    var mostToBeClosed: Int { min(256, acceptance.descriptorLimit / 8) }
 
     /// Accepts connections; few enough in a turn that a rush does not keep others waiting.
     func acceptConnections() {
-        for _ in 0..<Self.acceptsPerTurn {
+        let deadline = BootClock.now() + Self.acceptingTime
+        for number in 0..<Self.acceptsPerTurn {
+            if number > 0, BootClock.now() >= deadline { return }
             do throws(SystemError) {
                 switch try acceptance.accept() {
                 case .none:
@@ -100,7 +107,7 @@ extension Supervisor {
             logger.debug("a refusal could not be sent: \(error)")
         }
         // Also of a peer that has gone: it may have sent descriptors before.
-        socket.discardInput(of: user)
+        socket.discardInput(of: user, most: mostToBeClosed)
     }
 
     // MARK: Writing
@@ -219,7 +226,7 @@ extension Supervisor {
         connection.readable.disarm()
         connection.forgetOutgoing()
         // It may have been told why. The keeper's close finds an empty queue.
-        connection.socket.discardInput(of: connection.credentials.uid)
+        connection.socket.discardInput(of: connection.credentials.uid, most: mostToBeClosed)
         if pushService == connection.key {
             pushService = nil
             followUps.append(.fact(.pushServiceChanged))

@@ -12,8 +12,6 @@ import SwiftProtobuf
 extension Supervisor {
     /// The limit for texts that are only shown.
     static let longestName = 64
-    /// The limit of descriptors of one user that wait to be closed; those of one more packet may come to it.
-    private static let mostToBeClosed = 256
 
     /// Reads what a connection has sent; the rest of a flood waits for the next turn.
     ///
@@ -38,7 +36,7 @@ extension Supervisor {
             // that takes. A user with many that cannot be closed is to send no more.
             let user = connection.credentials.uid
             if !hasDescriptors(for: connection.credentials, 0, leaving: .nothing)
-                || ForeignDescriptor.pendingCount(of: user) >= Self.mostToBeClosed,
+                || ForeignDescriptor.pendingCount(of: user) >= mostToBeClosed,
                 connection.socket.nextPacketCarriesDescriptors()
             {
                 let error = WireError(
