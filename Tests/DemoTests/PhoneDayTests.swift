@@ -6,7 +6,7 @@ import SIPKit
 import Testing
 
 /// A phone through a day, with a real supervisor and a real SIP server: it can be called whenever it should
-/// be. Minutes are seconds here.
+/// be. Minutes are seconds here. Its machine sleeps in `PhoneSleepTests`, which needs clocks of its own.
 @Suite(.serialized) struct PhoneDayTests {
     private let identifier = "org.example.day"
     private let password = "secret"
@@ -76,6 +76,14 @@ import Testing
         #expect(server.run(atMost: 60) { report.count("\"timeout_ms\":4000") > usual })
         #expect(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
         try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+
+        // The supervisor is replaced while it sleeps: the same process is called.
+        try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+        let third = try supervisor.show(identifier).processID
+        try supervisor.restart()
+        try #require(server.run(atMost: 60) { supervisor.state(identifier) == .suspended })
+        try #require(caller.call("alice", talkFor: .milliseconds(200), atMost: 60))
+        #expect(try supervisor.show(identifier).processID == third)
 
         // Its user quits it: it is gone, and is not launched again.
         try supervisor.quit(identifier)
