@@ -13,8 +13,8 @@ package struct ManifestDirectory: Sendable {
     package init(path: String, accounts: some Accounts, owner: uid_t?) {
         let names: [String]
         do {
-            if let owner, let problem = try ManifestTrust.problem(ofDirectory: path, owner: owner) {
-                problems = [ManifestProblem(path, "\(problem): none of its manifests is used")]
+            if let owner, let problem = try Self.problem(path, owner: owner) {
+                problems = [problem]
                 return
             }
             names = try SmallFile.names(in: path)
@@ -35,6 +35,25 @@ package struct ManifestDirectory: Sendable {
                     manifests.append(manifest)
                 }
             }
+        }
+    }
+}
+
+extension ManifestDirectory {
+    /// Why no manifest of a directory is used, if so.
+    private static func problem(_ path: String, owner: uid_t) throws(SystemError) -> ManifestProblem? {
+        try ManifestTrust.problem(ofDirectory: path, owner: owner).map {
+            ManifestProblem(path, "\($0): none of its manifests is used")
+        }
+    }
+
+    /// Why these files would not be used where they are: the problems of their directories.
+    ///
+    /// - Parameter owner: the only uid besides root that may be able to write to them.
+    package static func problems(around files: [String], owner: uid_t) -> [ManifestProblem] {
+        Set(files.map(ManifestTrust.directory)).sorted().compactMap { directory in
+            // The file of one that cannot be examined cannot be read, which is a problem of its own.
+            do throws(SystemError) { return try problem(directory, owner: owner) } catch { return nil }
         }
     }
 }

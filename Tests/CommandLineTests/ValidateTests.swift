@@ -36,6 +36,20 @@ struct ValidateTests {
         #expect(foreign.code == 1 && foreign.output.hasPrefix("\(file): belongs to uid 4711"))
     }
 
+    @Test("So is one in a directory that the supervisor would not trust")
+    func directory() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("a.yaml")
+        try Data("identifier: a.b\ncommand: [/bin/true]\n".utf8).write(to: URL(fileURLWithPath: file))
+        chmod(file, 0o644)
+        chmod(directory.path, 0o775)
+        let open = try Program.run("nightbell", ["validate", file])
+        let problem = "can be written to by others than its owner: none of its manifests is used\n"
+        #expect(open.code == 1 && open.output == "\(directory.path): \(problem)", "\(open)")
+        chmod(directory.path, 0o755)
+        #expect(try Program.run("nightbell", ["validate", file]).code == 0)
+    }
+
     /// 699 bytes that would expand beyond any memory.
     @Test("A huge expansion is refused at once, by the supervisor as well", .timeLimit(.minutes(40)))
     func bomb() throws {

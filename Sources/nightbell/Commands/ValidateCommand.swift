@@ -16,8 +16,8 @@ struct ValidateCommand: ParsableCommand {
             supervisor's user. A file declares several clients by documents with --- between them.
 
             Users and groups are looked up on this machine, as the supervisor would, and a file that it would not \
-            trust is refused: it must belong to root or to you, and no other user may be able to write to it. Nothing \
-            is started, and no supervisor is needed.
+            trust is refused: it and its directory must belong to root or to you, and no other user may be able to \
+            write to them. Nothing is started, and no supervisor is needed.
 
             Each mistake is one line on the standard output: file, line, key and expected value. \
             Ends with exit code 1 if there is one, else with 0; 64 if no file is named.
@@ -38,7 +38,9 @@ struct ValidateCommand: ParsableCommand {
         let checked = files.map { ManifestFile(path: $0, accounts: accounts, owner: geteuid()) }
         let manifests = checked.flatMap(\.manifests)
         var namesakes = Namesakes()
-        let problems = checked.flatMap(\.problems) + manifests.compactMap { namesakes.problem(with: $0) }
+        let problems =
+            ManifestDirectory.problems(around: files, owner: geteuid()) + checked.flatMap(\.problems)
+            + manifests.compactMap { namesakes.problem(with: $0) }
         if json {
             emit([
                 "valid": .bool(problems.isEmpty),
