@@ -120,6 +120,8 @@ extension Supervisor {
             acceptConnections()
         case .timer where token.names(WatchToken.clock):
             clockWasSet()
+        case .timer where token.names(WatchToken.zone):
+            zoneMayHaveChanged()
         case .timer:
             timer.clear()
         case .signal:

@@ -95,6 +95,8 @@ public struct SupervisorConfiguration: Sendable {
     package var pressure = (directory: "/proc/pressure", interval: Duration.seconds(60))
     /// For tests: the time of day, instead of the machine's. Read in each turn.
     package var pretendedClock: (@Sendable () -> NotificationClock)?
+    /// The file that is replaced when another time zone is set; nil: the time zone is fixed.
+    package var zoneFile = ClockLook.zoneFile
     /// Descriptive: shown by `nightbell status`.
     public var version = ""
     /// Descriptive: the file that this configuration was read from; empty if none.

@@ -32,6 +32,8 @@ struct WatchToken: Sendable {
 
     /// With `Kind.timer`: the time of day was set.
     static let clock: UInt64 = 1
+    /// With `Kind.timer`: the time zone may have changed.
+    static let zone: UInt64 = 2
 
     let rawValue: UInt64
 

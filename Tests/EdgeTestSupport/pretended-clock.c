@@ -1,6 +1,7 @@
 // Preloaded by tests: a clock on the wall that they set. The directory PRETENDED_CLOCK has `offset`, in seconds, and
 // `set`, a FIFO that has something to be read when the clock was set.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +16,29 @@ static const char *file(const char *name, char path[4096]) {
     return path;
 }
 
+// Allocates nothing: an allocator may ask for the time.
+static long offset(void) {
+    char path[4096], text[32] = "";
+    int descriptor = open(file("offset", path), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return 0;
+    ssize_t count = read(descriptor, text, sizeof text - 1);
+    close(descriptor);
+    return count > 0 ? atol(text) : 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int code = errno;
+    if (syscall(SYS_clock_gettime, clock, now) != 0) return -1;
+    if (clock == CLOCK_REALTIME) now->tv_sec += offset();
+    errno = code;
+    return 0;
+}
+
 time_t time(time_t *result) {
-    char path[4096];
     struct timespec now;
-    long offset = 0;
     clock_gettime(CLOCK_REALTIME, &now);
-    FILE *stream = fopen(file("offset", path), "re");
-    if (stream) {
-        if (fscanf(stream, "%ld", &offset) != 1) offset = 0;
-        fclose(stream);
-    }
-    if (result) *result = now.tv_sec + offset;
-    return now.tv_sec + offset;
+    if (result) *result = now.tv_sec;
+    return now.tv_sec;
 }
 
 int timerfd_create(int clock, int flags) {

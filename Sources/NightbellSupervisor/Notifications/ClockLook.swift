@@ -4,6 +4,9 @@ import NightbellCore
 
 /// Reads the time of day and the time zone.
 enum ClockLook {
+    /// The file of the machine's time zone; nil: a variable has another one for this process.
+    static var zoneFile: String? { unsafe getenv("TZ") == nil ? "/etc/localtime" : nil }
+
     /// Readings of two clocks one after the other differ by less.
     private static let tolerance = Duration.milliseconds(2)
 

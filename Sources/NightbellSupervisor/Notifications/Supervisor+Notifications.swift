@@ -12,6 +12,11 @@ struct NotificationCare: ~Copyable {
     var watch: Watch?
     /// Reports that the clock was set; nil: nothing has needed it yet.
     var clockChange: ClockChangeDescriptor?
+    /// Of `zoneChange`; released first.
+    var zoneWatch: Watch?
+    /// Reports that the time zone's file was replaced; nil: nothing has needed it yet, or it cannot be watched.
+    var zoneChange: EntryWatch?
+    var hasTriedToWatchZone = false
     /// The time of day that the core knows.
     var clock: NotificationClock?
     /// The next look at the time zone, in running time; nil: with the next turn.
@@ -47,6 +52,7 @@ extension Supervisor {
             return
         }
         watchClock()
+        watchZone()
         let isPretended = configuration.pretendedClock != nil
         guard isPretended || notificationCare.nextLook.map({ $0 <= now }) ?? true else { return }
         notificationCare.nextLook = now + Self.zoneInterval
@@ -86,6 +92,35 @@ extension Supervisor {
         notificationCare.nextLook = nil
         notificationCare.clock = nil
         startForIssues()
+    }
+
+    /// Has `zoneMayHaveChanged` called when the time zone's file is replaced. Where there is none, as in a container
+    /// without a directory for it, the looks of an idle supervisor are left.
+    private func watchZone() {
+        guard !notificationCare.hasTriedToWatchZone, let file = configuration.zoneFile else { return }
+        notificationCare.hasTriedToWatchZone = true
+        do {
+            let change = try EntryWatch(path: file)
+            let watch = try loop.watch(
+                change.rawValue, .read, .persistent,
+                token: WatchToken(.timer, id: WatchToken.zone).rawValue)
+            try watch.arm()
+            notificationCare.zoneChange = consume change
+            notificationCare.zoneWatch = consume watch
+        } catch {
+            log(.monitor, .notice, "changes of the time zone are noticed late: \(error)")
+        }
+    }
+
+    func zoneMayHaveChanged() {
+        do throws(SystemError) {
+            guard try notificationCare.zoneChange?.takeChange() == true else { return }
+        } catch {
+            log(.monitor, .warning, "changes of the time zone are noticed late: \(error)")
+            notificationCare.zoneWatch = nil
+            notificationCare.zoneChange = nil
+        }
+        notificationCare.nextLook = nil
     }
 
     // MARK: Activation

@@ -280,6 +280,50 @@ import Testing
         try supervisor.stop()
     }
 
+    /// It sleeps, and so does its client: nothing but the change makes a turn.
+    @Test func anotherTimeZoneIsNoticedAtOnce() throws {
+        let directory = try TemporaryDirectory()
+        let file = directory.file("localtime")
+        let zone = Mutex(Duration.zero)
+        let monitor = try FakeMonitor()
+        let supervisor = try TestSupervisor {
+            $0.monitor = monitor.program
+            $0.pretendedClock = { NotificationClock(utc: .seconds(43_200), zone: zone.withLock { $0 }) }
+            $0.zoneFile = file
+        }
+        let client = try WireClient(supervisor, Self.name)
+        let now = 43_200 + BootClock.now() / 1_000_000_000
+        try schedule(client, "alarm") { $0.calendar.secondOfDay = UInt32((now + 3_600) % 86_400) }
+        try client.goToSleep()
+        try client.wait(for: Self.name, toBe: .suspended, supervisor)
+        zone.withLock { $0 = .seconds(7_200) }
+        // As timedated does.
+        symlink("/usr/share/zoneinfo/Asia/Tokyo", file + ".new")
+        rename(file + ".new", file)
+        try monitor.start()
+        #expect(try monitor.demand { !$0.posts.isEmpty }.posts.map(\.title) == ["Title of alarm"])
+        try supervisor.stop()
+    }
+
+    /// It sleeps, and so does its client: nothing but the clock makes a turn.
+    @Test func aClockThatIsSetOnIsNoticedAtOnce() throws {
+        let clock = try PretendedClock()
+        let monitor = try FakeMonitor()
+        let variables = clock.environment.map { "export \($0.key)='\($0.value)'" }.joined(separator: "; ")
+        let daemon = try DaemonProcess(
+            suspension: "signal", before: variables, "--set monitorProgram='\(monitor.program.path)'")
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello(Self.name)
+        let now = Int64(Date().timeIntervalSince1970 * 1_000)
+        try schedule(client, "tea") { $0.atUnixMs = now + 3_600_000 }
+        try client.goToSleep()
+        try client.wait(for: Self.name, toBe: .suspended, path: daemon.socketPath)
+        try clock.set(by: 3_700)
+        try monitor.start()
+        #expect(try monitor.demand { !$0.posts.isEmpty }.posts.map(\.title) == ["Title of tea"])
+        kill(daemon.child.pid, SIGKILL)
+    }
+
     @Test func withoutAMonitorItWaits() throws {
         let supervisor = try TestSupervisor { $0.monitor = nil }
         let client = try WireClient(supervisor, Self.name)
