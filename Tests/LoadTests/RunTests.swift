@@ -92,6 +92,15 @@ struct RunTests {
         }
         #expect(told.number("lost") == 0)
         expectNumbers(told, "worst_max_us", "baseline.victim_p99_us", "busy.victim_p50_us")
+        expectNumbers(told, "p99_ratio", "p99_ratio_baseline")
+        for kind in kinds {
+            for (name, other) in [("p99_ratio", "busy"), ("p99_ratio_baseline", "baseline")] {
+                let p99 = try #require(kind["victim_p99_us"] as? Double)
+                let ratio = try #require(kind[name] as? Double, "\(kind)")
+                let base = try #require(told.number(other + ".victim_p99_us"))
+                #expect(abs(ratio - p99 / base) <= 0.01 * ratio, "\(kind), \(base)")
+            }
+        }
     }
 
     /// Whether keep-alives were late, or the longest of a second's wakes took unusually long. Ten runs of a
