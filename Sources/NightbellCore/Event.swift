@@ -103,6 +103,8 @@ package enum ClientMessage: Sendable {
     case schedule(LocalNotification)
     /// nil: all of the client's.
     case cancelNotifications([String]?)
+    /// 0: none.
+    case setBadge(UInt32)
     case beginBackgroundTask(name: String)
     case endBackgroundTask(UInt64)
     case backgroundTimeRemaining

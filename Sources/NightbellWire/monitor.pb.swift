@@ -210,6 +210,10 @@ package nonisolated struct WireMonitorDemand: Sendable {
   /// nothing to another one.
   package var notificationServer: String = String()
 
+  /// MONITOR_SOURCE_NOTIFICATIONS: the numbers beside the icons of clients, at most 64. Each is told to launchers when it changes,
+  /// and again on each connection to the bus. Of a client that is not here any more, 0 is told.
+  package var badges: [WireMonitorDemand.Badge] = []
+
   /// Counts the changes of the fields 3 to 6. After each the levels of their sources are sent again, because
   /// the supervisor forgets what it does not demand for a moment. Never 0: an empty packet would be taken for the
   /// end of the connection.
@@ -244,16 +248,7 @@ package nonisolated struct WireMonitorDemand: Sendable {
 
     package var actions: [WireMonitorDemand.Post.Action] = []
 
-    package var badge: UInt32 {
-      get {_badge ?? 0}
-      set {_badge = newValue}
-    }
-    /// Returns true if `badge` has been explicitly set.
-    package var hasBadge: Bool {self._badge != nil}
-    /// Clears the value of `badge`. Subsequent reads from it will return its default value.
-    package mutating func clearBadge() {self._badge = nil}
-
-    /// it is the one that it replaces: without sound and badge
+    /// it is the one that it replaces: without sound
     package var isRenewal: Bool = false
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -273,8 +268,21 @@ package nonisolated struct WireMonitorDemand: Sendable {
     }
 
     package init() {}
+  }
 
-    fileprivate var _badge: UInt32? = nil
+  package nonisolated struct Badge: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    /// its identifier
+    package var client: String = String()
+
+    package var count: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
   }
 
   package nonisolated struct LocationDemand: Sendable {
@@ -770,7 +778,7 @@ nonisolated extension WireMonitorAnswer: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".MonitorDemand"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0\u{1}posts\0\u{1}closes\0\u{1}withdrawals\0\u{3}notification_server\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}sources\0\u{3}delays_sleep\0\u{1}location\0\u{1}devices\0\u{1}characteristics\0\u{3}bluetooth_devices\0\u{1}number\0\u{1}posts\0\u{1}closes\0\u{1}withdrawals\0\u{3}notification_server\0\u{1}badges\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -789,6 +797,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
       case 9: try { try decoder.decodeRepeatedUInt32Field(value: &self.closes) }()
       case 10: try { try decoder.decodeRepeatedUInt64Field(value: &self.withdrawals) }()
       case 11: try { try decoder.decodeSingularStringField(value: &self.notificationServer) }()
+      case 12: try { try decoder.decodeRepeatedMessageField(value: &self.badges) }()
       default: break
       }
     }
@@ -832,6 +841,9 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if !self.notificationServer.isEmpty {
       try visitor.visitSingularStringField(value: self.notificationServer, fieldNumber: 11)
     }
+    if !self.badges.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.badges, fieldNumber: 12)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -846,6 +858,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
     if lhs.closes != rhs.closes {return false}
     if lhs.withdrawals != rhs.withdrawals {return false}
     if lhs.notificationServer != rhs.notificationServer {return false}
+    if lhs.badges != rhs.badges {return false}
     if lhs.number != rhs.number {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
@@ -854,7 +867,7 @@ nonisolated extension WireMonitorDemand: SwiftProtobuf.Message, SwiftProtobuf._M
 
 nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = WireMonitorDemand.protoMessageName + ".Post"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}client\0\u{1}replaces\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{1}badge\0\u{3}is_renewal\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}number\0\u{1}revision\0\u{1}client\0\u{1}replaces\0\u{1}title\0\u{1}body\0\u{1}sound\0\u{1}urgency\0\u{1}actions\0\u{4}\u{2}is_renewal\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -871,7 +884,6 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
       case 7: try { try decoder.decodeSingularStringField(value: &self.sound) }()
       case 8: try { try decoder.decodeSingularUInt32Field(value: &self.urgency) }()
       case 9: try { try decoder.decodeRepeatedMessageField(value: &self.actions) }()
-      case 10: try { try decoder.decodeSingularUInt32Field(value: &self._badge) }()
       case 11: try { try decoder.decodeSingularBoolField(value: &self.isRenewal) }()
       default: break
       }
@@ -879,10 +891,6 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
   }
 
   package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
     if self.number != 0 {
       try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 1)
     }
@@ -910,9 +918,6 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
     if !self.actions.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.actions, fieldNumber: 9)
     }
-    try { if let v = self._badge {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
-    } }()
     if self.isRenewal != false {
       try visitor.visitSingularBoolField(value: self.isRenewal, fieldNumber: 11)
     }
@@ -929,7 +934,6 @@ nonisolated extension WireMonitorDemand.Post: SwiftProtobuf.Message, SwiftProtob
     if lhs.sound != rhs.sound {return false}
     if lhs.urgency != rhs.urgency {return false}
     if lhs.actions != rhs.actions {return false}
-    if lhs._badge != rhs._badge {return false}
     if lhs.isRenewal != rhs.isRenewal {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
@@ -966,6 +970,41 @@ nonisolated extension WireMonitorDemand.Post.Action: SwiftProtobuf.Message, Swif
   package static func ==(lhs: WireMonitorDemand.Post.Action, rhs: WireMonitorDemand.Post.Action) -> Bool {
     if lhs.key != rhs.key {return false}
     if lhs.label != rhs.label {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireMonitorDemand.Badge: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = WireMonitorDemand.protoMessageName + ".Badge"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}client\0\u{1}count\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.client) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.count) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.client.isEmpty {
+      try visitor.visitSingularStringField(value: self.client, fieldNumber: 1)
+    }
+    if self.count != 0 {
+      try visitor.visitSingularUInt32Field(value: self.count, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireMonitorDemand.Badge, rhs: WireMonitorDemand.Badge) -> Bool {
+    if lhs.client != rhs.client {return false}
+    if lhs.count != rhs.count {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

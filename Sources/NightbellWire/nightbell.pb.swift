@@ -1304,6 +1304,14 @@ package nonisolated struct WireClientMessage: @unchecked Sendable {
     set {_uniqueStorage()._body = .pagedOut(newValue)}
   }
 
+  package var setBadge: WireSetBadge {
+    get {
+      if case .setBadge(let v)? = _storage._body {return v}
+      return WireSetBadge()
+    }
+    set {_uniqueStorage()._body = .setBadge(newValue)}
+  }
+
   package var scheduleNotification: WireScheduleNotification {
     get {
       if case .scheduleNotification(let v)? = _storage._body {return v}
@@ -1488,6 +1496,7 @@ package nonisolated struct WireClientMessage: @unchecked Sendable {
     case awakeReason(WireAwakeReason)
     case pushDone(WirePushDone)
     case pagedOut(WirePagedOut)
+    case setBadge(WireSetBadge)
     case scheduleNotification(WireScheduleNotification)
     case cancelNotifications(WireCancelNotifications)
     case listNotifications(WireListNotifications)
@@ -3229,7 +3238,7 @@ package nonisolated struct WireNotificationContent: Sendable {
   /// buttons: at most 4, with different keys
   package var actions: [WireNotificationContent.Action] = []
 
-  /// the number beside the client's icon, from when it is shown on; 0: none
+  /// as SetBadge, once it is shown; absent: the badge stays
   package var badge: UInt32 {
     get {_badge ?? 0}
     set {_badge = newValue}
@@ -3469,6 +3478,22 @@ package nonisolated struct WireCancelNotifications: Sendable {
 
   /// all of the client's instead
   package var all: Bool = false
+
+  package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  package init() {}
+}
+
+/// The number beside the client's icon, in launchers and docks. It belongs to the client's identifier as notifications do, and
+/// stays until another one is set, by this message or by a notification that is shown. Answered with Done, also if there is
+/// nothing that shows it.
+package nonisolated struct WireSetBadge: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 0: none
+  package var count: UInt32 = 0
 
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -4907,7 +4932,7 @@ nonisolated extension WireErrorCode: SwiftProtobuf._ProtoNameProviding {
 
 nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".ClientMessage"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{3}paged_out\0\u{4}\u{3}schedule_notification\0\u{3}cancel_notifications\0\u{3}list_notifications\0\u{3}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{3}show_notifications\0\u{4}\u{4}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}request\0\u{1}hello\0\u{3}hand_over\0\u{1}release\0\u{3}enter_background\0\u{3}background_entered\0\u{3}enter_foreground\0\u{3}set_keep_alive_timeout\0\u{3}clear_keep_alive_timeout\0\u{3}begin_background_task\0\u{3}end_background_task\0\u{3}background_time_remaining\0\u{3}media_activity\0\u{3}ready_to_suspend\0\u{3}wake_done\0\u{3}save_state\0\u{1}hibernate\0\u{3}set_minimum_fetch_interval\0\u{3}fetch_done\0\u{1}observe\0\u{3}stop_observing\0\u{3}awake_reason\0\u{3}push_done\0\u{3}paged_out\0\u{3}set_badge\0\u{4}\u{2}schedule_notification\0\u{3}cancel_notifications\0\u{3}list_notifications\0\u{3}restart_noted\0\u{3}is_repeated\0\u{1}status\0\u{1}list\0\u{1}show\0\u{1}watch\0\u{3}wake_client\0\u{3}suspend_client\0\u{3}quit_client\0\u{3}launch_client\0\u{3}forget_client\0\u{3}relieve_memory\0\u{1}simulate\0\u{3}show_notifications\0\u{4}\u{4}pushes_waiting\0\u{2}\u{d}upgrade\0\u{2}\u{4}reload\0")
 
   fileprivate class _StorageClass {
     var _request: UInt64 = 0
@@ -5242,6 +5267,19 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
           if let v = v {
             if hadOneofValue {try decoder.handleConflictingOneOf()}
             _storage._body = .pagedOut(v)
+          }
+        }()
+        case 25: try {
+          var v: WireSetBadge?
+          var hadOneofValue = false
+          if let current = _storage._body {
+            hadOneofValue = true
+            if case .setBadge(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._body = .setBadge(v)
           }
         }()
         case 27: try {
@@ -5599,6 +5637,10 @@ nonisolated extension WireClientMessage: SwiftProtobuf.Message, SwiftProtobuf._M
       case .pagedOut?: try {
         guard case .pagedOut(let v)? = _storage._body else { preconditionFailure() }
         try visitor.visitSingularMessageField(value: v, fieldNumber: 24)
+      }()
+      case .setBadge?: try {
+        guard case .setBadge(let v)? = _storage._body else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 25)
       }()
       case .scheduleNotification?: try {
         guard case .scheduleNotification(let v)? = _storage._body else { preconditionFailure() }
@@ -8915,6 +8957,36 @@ nonisolated extension WireCancelNotifications: SwiftProtobuf.Message, SwiftProto
   package static func ==(lhs: WireCancelNotifications, rhs: WireCancelNotifications) -> Bool {
     if lhs.identifiers != rhs.identifiers {return false}
     if lhs.all != rhs.all {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension WireSetBadge: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = _protobuf_package + ".SetBadge"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}count\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.count) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.count != 0 {
+      try visitor.visitSingularUInt32Field(value: self.count, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: WireSetBadge, rhs: WireSetBadge) -> Bool {
+    if lhs.count != rhs.count {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -542,7 +542,7 @@ package nonisolated struct StoredObservations: Sendable {
   package init() {}
 }
 
-/// A notification, or an event that its client is told, by its number.
+/// A notification, an event that its client is told, or a badge, by its number.
 package nonisolated struct StoredNotification: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -578,6 +578,15 @@ package nonisolated struct StoredNotification: Sendable {
     set {item = .close(newValue)}
   }
 
+  /// the number beside the icon of the identifier
+  package var badge: StoredNotification.Badge {
+    get {
+      if case .badge(let v)? = item {return v}
+      return StoredNotification.Badge()
+    }
+    set {item = .badge(newValue)}
+  }
+
   /// in the file only, as the next two
   package var identifier: String = String()
 
@@ -592,6 +601,8 @@ package nonisolated struct StoredNotification: Sendable {
     case event(StoredNotification.Event)
     /// in the record only: a notification that is to be closed
     case close(StoredNotification.Close)
+    /// the number beside the icon of the identifier
+    case badge(StoredNotification.Badge)
 
   }
 
@@ -760,6 +771,18 @@ package nonisolated struct StoredNotification: Sendable {
     package init() {}
 
     fileprivate var _display: StoredNotification.Display? = nil
+  }
+
+  package nonisolated struct Badge: Sendable {
+    // SwiftProtobuf.Message conformance is added in an extension below. See the
+    // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+    // methods supported on all messages.
+
+    package var count: UInt32 = 0
+
+    package var unknownFields = SwiftProtobuf.UnknownStorage()
+
+    package init() {}
   }
 
   package init() {}
@@ -1807,7 +1830,7 @@ nonisolated extension StoredObservations.Observation: SwiftProtobuf.Message, Swi
 
 nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Notification"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ownership\0\u{1}entry\0\u{1}event\0\u{1}identifier\0\u{1}user\0\u{1}number\0\u{1}close\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ownership\0\u{1}entry\0\u{1}event\0\u{1}identifier\0\u{1}user\0\u{1}number\0\u{1}close\0\u{1}badge\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1858,6 +1881,19 @@ nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._
           self.item = .close(v)
         }
       }()
+      case 8: try {
+        var v: StoredNotification.Badge?
+        var hadOneofValue = false
+        if let current = self.item {
+          hadOneofValue = true
+          if case .badge(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.item = .badge(v)
+        }
+      }()
       default: break
       }
     }
@@ -1891,9 +1927,17 @@ nonisolated extension StoredNotification: SwiftProtobuf.Message, SwiftProtobuf._
     if self.number != 0 {
       try visitor.visitSingularUInt64Field(value: self.number, fieldNumber: 6)
     }
-    try { if case .close(let v)? = self.item {
+    switch self.item {
+    case .close?: try {
+      guard case .close(let v)? = self.item else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
-    } }()
+    }()
+    case .badge?: try {
+      guard case .badge(let v)? = self.item else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+    }()
+    default: break
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2149,6 +2193,36 @@ nonisolated extension StoredNotification.Close: SwiftProtobuf.Message, SwiftProt
   package static func ==(lhs: StoredNotification.Close, rhs: StoredNotification.Close) -> Bool {
     if lhs.notification != rhs.notification {return false}
     if lhs._display != rhs._display {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension StoredNotification.Badge: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredNotification.protoMessageName + ".Badge"
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}count\0")
+
+  package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.count) }()
+      default: break
+      }
+    }
+  }
+
+  package func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.count != 0 {
+      try visitor.visitSingularUInt32Field(value: self.count, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  package static func ==(lhs: StoredNotification.Badge, rhs: StoredNotification.Badge) -> Bool {
+    if lhs.count != rhs.count {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

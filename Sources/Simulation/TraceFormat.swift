@@ -149,6 +149,7 @@ package enum TraceFormat {
         case .stopObserving(let name): "stopObserving \(name)"
         case .schedule(let notification): "schedule \(notification.identifier)"
         case .cancelNotifications: "cancelNotifications"
+        case .setBadge(let count): "setBadge \(count)"
         case .beginBackgroundTask: "beginBackgroundTask"
         case .endBackgroundTask(let task): "endBackgroundTask \(task)"
         case .backgroundTimeRemaining: "backgroundTimeRemaining"

@@ -77,10 +77,52 @@ struct NotificationTests {
         }
     }
 
-    @Test("A notification is shown with all its parts, once, and its badge is told")
+    @Test("A badge is told without a notification or a server, and on each connection to the bus")
+    func badge() throws {
+        let record = try BusRecord(bus, interface: "com.canonical.Unity.LauncherEntry")
+        func demand(_ counts: [(String, UInt32)], of monitor: MonitorProcess) throws {
+            try monitor.demand([.notifications]) {
+                $0.badges = counts.map { client, count in
+                    .with {
+                        $0.client = client
+                        $0.count = count
+                    }
+                }
+                $0.number = 1
+            }
+        }
+        func isTold(_ client: String, _ count: Int, times: Int = 1) throws {
+            func told() throws -> Int {
+                let signals = try record.text().split(separator: "signal ")
+                return signals.count {
+                    $0.contains("application://\(client).desktop") && $0.contains("int64 \(count)\n")
+                        && $0.contains("boolean \(count > 0)")
+                }
+            }
+            let isTold = try eventually(within: 30_000) { try told() == times }
+            let text = try record.text()
+            #expect(isTold, "\(text)")
+        }
+        try demand([("org.example.tea", 3), ("org.example.chat", 7)], of: monitor)
+        try isTold("org.example.tea", 3)
+        try isTold("org.example.chat", 7)
+        try demand([("org.example.tea", 4), ("org.example.chat", 7)], of: monitor)
+        try isTold("org.example.tea", 4)
+        try demand([("org.example.tea", 4)], of: monitor)
+        try isTold("org.example.chat", 0)
+        let another = try MonitorProcess(
+            ["--session"], environment: ["DBUS_SESSION_BUS_ADDRESS": bus.address])
+        try demand([("org.example.tea", 4)], of: another)
+        try isTold("org.example.tea", 4, times: 2)
+        try isTold("org.example.chat", 7)
+        // With the source it goes.
+        try another.demand([]) { $0.number = 2 }
+        try isTold("org.example.tea", 0)
+    }
+
+    @Test("A notification is shown with all its parts, once")
     func show() throws {
         let server = try Self.startServer(bus)
-        let badge = try BusRecord(bus, interface: "com.canonical.Unity.LauncherEntry")
         let whole = post(7) {
             $0.body = "Water is <hot> & ready, <\u{338}b>&\u{301}"
             $0.sound = "alarm-clock-elapsed"
@@ -90,7 +132,6 @@ struct NotificationTests {
                     $0.key = "snooze"; $0.label = "Later"
                 }
             ]
-            $0.badge = 3
         }
         try demand([whole])
         let id = try isShown(7)
@@ -109,12 +150,6 @@ struct NotificationTests {
         ] {
             #expect(calls.contains(part), "\(part) is not in \(calls)")
         }
-        let isTold = try eventually {
-            let text = try badge.text()
-            return text.contains("application://org.example.tea.desktop") && text.contains("int64 3")
-        }
-        let told = try badge.text()
-        #expect(isTold, "\(told)")
         server.end()
     }
 

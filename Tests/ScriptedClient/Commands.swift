@@ -22,7 +22,7 @@ extension ScriptedClient {
         "authorize SESSION NAME VALUE", "cancel-transfers SESSION", "transfer-tasks SESSION",
         "end-transfers SESSION", "keep-transfers DIRECTORY",
         "notify ID TITLE [after=MS] [repeats] [daily=HH:MM] [payload=TEXT] [action=KEY] [badge=NUMBER] [body=TEXT]",
-        "cancel-notifications [ID …]", "notifications",
+        "cancel-notifications [ID …]", "badge NUMBER", "notifications",
         "stop-observing NAME", "clear-keepalive", "begin NAME", "end NAME", "remaining", "media",
         "auto-read on|off|hex",
         "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
@@ -122,6 +122,7 @@ extension ScriptedClient {
             } else {
                 try notifications.cancel(arguments.words)
             }
+        case "badge": try client().notifications.setBadge(UInt32(clamping: try arguments.number(0)))
         case "notifications":
             let all = try client().notifications.list()
             return all.map { "\($0.notification.identifier):\($0.state)" }.joined(separator: ",")

@@ -10,6 +10,7 @@ import SwiftProtobuf
 final class NotificationSource: Source {
     private let context: SourceContext
     private let connection: BusConnection
+    private let badges: LauncherBadges
     private var service: BusService?
     private var subscriptions: [BusSubscription] = []
     private var demand = WireMonitorDemand()
@@ -45,6 +46,7 @@ final class NotificationSource: Source {
     init(_ context: SourceContext) {
         self.context = context
         connection = context.buses.session()
+        badges = LauncherBadges(connection)
         let service = BusService(connection, name: Self.name, isStarted: true) {
             [unowned self] presence in handle(presence)
         }
@@ -80,10 +82,12 @@ final class NotificationSource: Source {
             },
         ]
         service.begin()
+        badges.begin()
     }
 
     func update(_ demand: WireMonitorDemand) {
         self.demand = demand
+        badges.update(demand.badges)
         given.formIntersection(demand.posts.map(\.key))
         closed.formIntersection(demand.closes)
         withdrawn.formIntersection(demand.withdrawals)
@@ -205,23 +209,6 @@ final class NotificationSource: Source {
                 }
                 work()
             })
-        if post.hasBadge, !post.isRenewal { showBadge(post) }
-    }
-
-    /// The number beside the client's icon, for launchers and docks.
-    private func showBadge(_ post: WireMonitorDemand.Post) {
-        guard let handle = unsafe connection.handle else { return }
-        let signal = BusCall(
-            destination: "", path: "/com/canonical/unity/launcherentry/nightbell",
-            interface: "com.canonical.Unity.LauncherEntry", member: "Update"
-        ) { (writer) throws(BusError) in
-            try writer.text("application://\(post.client).desktop")
-            try writer.dictionary { () throws(BusError) in
-                try writer.property("count", .long(Int64(post.badge)))
-                try writer.property("count-visible", .bool(post.badge > 0))
-            }
-        }
-        unsafe BusSlot.emit(handle, signal)
     }
 
     private func close(_ id: UInt32, _ isClosed: @escaping () -> Void) {

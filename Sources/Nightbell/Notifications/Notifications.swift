@@ -35,6 +35,14 @@ public struct Notifications: Sendable {
     /// Cancels and closes all.
     public func cancelAll() throws(NightbellError) { _ = try session.request(.cancelNotifications(nil)) }
 
+    /// Sets the number beside the client's icon in launchers and docks, in the foreground as well. It stays, also when the
+    /// process ends and after a restart of the supervisor or of the machine, until another one is set here or by a
+    /// notification that is shown (``LocalNotification/badge``).
+    ///
+    /// - Parameter count: 0: no number.
+    /// - Throws: ``NightbellError/Code/disconnected`` without a supervisor.
+    public func setBadge(_ count: UInt32) throws(NightbellError) { _ = try session.request(.setBadge(count)) }
+
     /// Those that are pending or shown, in the order in which they were first scheduled.
     public func list() throws(NightbellError) -> [NotificationInfo] {
         var all: [NotificationInfo] = []

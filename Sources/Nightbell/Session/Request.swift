@@ -61,6 +61,8 @@ package enum Request: Sendable {
     case schedule(WireLocalNotification)
     /// nil: all.
     case cancelNotifications([String]?)
+    /// 0: none.
+    case setBadge(UInt32)
     case listNotifications(after: UInt64)
     case beginTask(name: String, expired: (@Sendable (BackgroundTask, Duration) -> Void)? = nil)
     case endTask(BackgroundTask)
@@ -153,6 +155,10 @@ extension WireClientMessage {
             $0.all = identifiers == nil
         }
         return Self(.cancelNotifications(message), request: request)
+    }
+
+    package static func setBadge(_ count: UInt32, request: UInt64) -> Self {
+        Self(.setBadge(.with { $0.count = count }), request: request)
     }
 
     package static func listNotifications(after number: UInt64, request: UInt64) -> Self {

@@ -52,6 +52,7 @@ extension SessionState {
         case .stopObserving(let name): .stopObserving(name, request: number)
         case .schedule(let notification): .schedule(notification, request: number)
         case .cancelNotifications(let identifiers): .cancelNotifications(identifiers, request: number)
+        case .setBadge(let count): .setBadge(count, request: number)
         case .listNotifications(let after): .listNotifications(after: after, request: number)
         case .beginTask(let name, _): .beginTask(name: name, request: number)
         case .endTask(let task): .endTask(holdings.tasks[task.id]?.wireID ?? 0, request: number)
@@ -79,8 +80,7 @@ extension SessionState {
             return .done
         case .release, .enterBackground, .enterForeground, .clearKeepAlive, .endTask, .saveState, .hibernate,
             .setFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .schedule,
-            .cancelNotifications,
-            .listNotifications:
+            .cancelNotifications, .setBadge, .listNotifications:
             return nil
         }
     }
@@ -110,7 +110,7 @@ extension SessionState {
         case .stopObserving(let name):
             holdings.observations[name] = nil
         case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate,
-            .schedule, .cancelNotifications, .listNotifications:
+            .schedule, .cancelNotifications, .setBadge, .listNotifications:
             throw NightbellError(.disconnected, "")
         }
         return .done
@@ -129,7 +129,7 @@ extension SessionState {
                 return .failure(error)
             }
         case .handOver, .setKeepAlive, .observe, .beginTask, .timeRemaining, .media, .saveState, .hibernate,
-            .schedule, .cancelNotifications, .listNotifications:
+            .schedule, .cancelNotifications, .setBadge, .listNotifications:
             return .failure(error)
         }
     }
@@ -196,7 +196,7 @@ extension SessionState {
             holdings.tasks[task.id] = nil
         case (.timeRemaining, .backgroundTimeLeft(let answer)):
             return remaining(answer)
-        case (.media, .done), (.cancelNotifications, .done):
+        case (.media, .done), (.cancelNotifications, .done), (.setBadge, .done):
             break
         case (.schedule, .notificationScheduled(let answer)):
             return .success(.scheduled(dropped: answer.dropped.isEmpty ? nil : answer.dropped))

@@ -54,7 +54,7 @@ extension Supervision {
             callBack(client, at: now, into: &actions)
             handOver(offers, client, key, at: now, into: &actions)
         case .release, .setKeepAliveTimeout, .clearKeepAliveTimeout, .setMinimumFetchInterval, .observe,
-            .stopObserving, .schedule, .cancelNotifications, .beginBackgroundTask,
+            .stopObserving, .schedule, .cancelNotifications, .setBadge, .beginBackgroundTask,
             .endBackgroundTask, .backgroundTimeRemaining, .mediaActivity:
             callBack(client, at: now, into: &actions)
             actions.append(.answer(carryOut(message, client, key, at: now, into: &actions), client, key))
@@ -89,6 +89,9 @@ extension Supervision {
             return schedule(notification, client, key, at: now, into: &actions)
         case .cancelNotifications(let identifiers):
             return cancelNotifications(identifiers, client)
+        case .setBadge(let count):
+            setBadge(count, at: clients[client.id].owner, of: clients[client.id].user)
+            return .done
         case .beginBackgroundTask(let name):
             return beginBackgroundTask(name, client, key, at: now)
         case .endBackgroundTask(let task):

@@ -6,6 +6,7 @@ package struct NotificationTable: Sendable, Equatable {
         var entries: [SlotID] = []
         /// That the client has still to be told, or to finish.
         var events: [NotificationEvent] = []
+        var badge: NotificationBadge?
     }
 
     struct Closing: Sendable, Equatable {
@@ -31,6 +32,8 @@ package struct NotificationTable: Sendable, Equatable {
     private var presented: [UserID: Set<UInt32>] = [:]
     /// Those that are to be closed, with the place of each identifier.
     private var closing: [UserID: [Closing]] = [:]
+    /// The places of each user with a badge. Sorted when they are read.
+    private var badged: [UserID: Set<UInt32>] = [:]
     /// How many entries each user has.
     private var counts: [UserID: Int] = [:]
     /// The places with events to be told at the end of the turn.
@@ -120,7 +123,7 @@ package struct NotificationTable: Sendable, Equatable {
     mutating func change(_ place: UInt32, _ change: (inout Place) -> Void) {
         var value = self.place(place) ?? Place()
         change(&value)
-        if value.entries.isEmpty, value.events.isEmpty {
+        if value.entries.isEmpty, value.events.isEmpty, value.badge == nil {
             places.remove(place)
         } else {
             places.insert(value, at: place)
@@ -131,6 +134,22 @@ package struct NotificationTable: Sendable, Equatable {
         lastNumber = max(lastNumber, event.number)
         change(place) { $0.events.append(event) }
     }
+
+    // MARK: Badges
+
+    mutating func set(_ badge: NotificationBadge?, at place: UInt32, of user: UserID) {
+        change(place) { $0.badge = badge }
+        revision += 1
+        guard let badge else {
+            badged[user]?.remove(place)
+            if badged[user]?.isEmpty == true { badged[user] = nil }
+            return
+        }
+        lastNumber = max(lastNumber, badge.number)
+        badged[user, default: []].insert(place)
+    }
+
+    func placesWithBadge(of user: UserID) -> [UInt32] { (badged[user] ?? []).sorted() }
 
     // MARK: Clocks and servers
 
@@ -211,10 +230,13 @@ package struct NotificationTable: Sendable, Equatable {
 
     /// Users with a session that has to be observed.
     var users: Set<UserID> {
-        presented.isEmpty && closing.isEmpty ? [] : Set(presented.keys).union(closing.keys)
+        if presented.isEmpty, closing.isEmpty, badged.isEmpty { return [] }
+        return Set(presented.keys).union(closing.keys).union(badged.keys)
     }
 
-    func needsServer(of user: UserID) -> Bool { presented[user] != nil || closing[user] != nil }
+    func needsServer(of user: UserID) -> Bool {
+        presented[user] != nil || closing[user] != nil || badged[user] != nil
+    }
 
     func closes(of user: UserID) -> [NotificationClose] { (closing[user] ?? []).map(\.close) }
 }

@@ -228,6 +228,7 @@ extension Supervision {
             case .close(let close):
                 guard !mutated(.restoresWithoutCloses) else { continue }
                 notifications.restore(close, at: place, of: user)
+            case .badge(let badge): notifications.set(badge, at: place, of: user)
             }
         }
     }

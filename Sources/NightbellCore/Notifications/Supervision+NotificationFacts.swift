@@ -187,6 +187,7 @@ extension Supervision {
                     content: presentation.content))
             if demand.posts.count == NotificationTable.postsAtOnce { break }
         }
+        demand.badges = badges(of: user)
         demand.server = notifications.servers[user]
         for close in notifications.closes(of: user) {
             if close.display == nil {
@@ -213,11 +214,17 @@ package enum NotificationFact: Sendable, Hashable {
 }
 
 package struct NotificationDemand: Sendable, Equatable {
+    package struct Badge: Sendable, Equatable {
+        package var client: ClientIdentifier
+        package var count: UInt32
+    }
+
     package var posts: [NotificationPost] = []
     /// By the server's numbers.
     package var closes: [UInt32] = []
     /// The numbers of notifications that are to be closed wherever they are shown.
     package var withdrawals: [UInt64] = []
+    package var badges: [Badge] = []
     /// The server with these numbers; nil: none is known.
     package var server: String?
 

@@ -1,11 +1,12 @@
 /// Notifications survive the supervisor's process, and the machine.
 extension RecoverySnapshot {
-    /// The record of a notification, or of an event of one. It belongs to the ownership of the identifier.
+    /// The record of a notification, of an event of one, or of a badge. It belongs to the ownership of the identifier.
     package struct Notification: Sendable, Equatable {
         package enum Item: Sendable, Equatable {
             case entry(NotificationEntry)
             case event(NotificationEvent)
             case close(NotificationClose)
+            case badge(NotificationBadge)
         }
 
         package var ownership: UInt64
@@ -21,6 +22,7 @@ extension RecoverySnapshot {
             case .entry(let entry): entry.number
             case .event(let event): event.number
             case .close(let close): close.number
+            case .badge(let badge): badge.number
             }
         }
     }
@@ -53,6 +55,9 @@ extension Supervision {
         {
             return RecoverySnapshot.Notification(ownership: owner.number, .event(event.recorded))
         }
+        if let badge = notifications.place(change.place)?.badge, badge.number == change.number {
+            return RecoverySnapshot.Notification(ownership: owner.number, .badge(badge))
+        }
         return notifications.closes(of: owner.user).first { $0.number == change.number }.map {
             RecoverySnapshot.Notification(ownership: owner.number, .close($0))
         }
@@ -68,6 +73,7 @@ extension Supervision {
             return all.entries.map {
                 (name, .init(ownership: owner.number, .entry(notifications.entries[$0].recorded)))
             } + all.events.map { (name, .init(ownership: owner.number, .event($0.recorded))) }
+                + (all.badge.map { [(name, .init(ownership: owner.number, .badge($0)))] } ?? [])
         }
     }
 
@@ -85,6 +91,9 @@ extension Supervision {
         case .event(let event):
             notifications.restore(event, at: place)
             recordNotification(event.number, place)
+        case .badge(let badge):
+            notifications.set(badge, at: place, of: user)
+            recordNotification(badge.number, place)
         case .close: break  // the file has none
         }
     }

@@ -120,6 +120,7 @@ extension Supervision {
         for id in all.entries { remove(id, at: place, of: user) }
         for event in all.events { recordNotification(event.number, place) }
         notifications.change(place) { $0.events = [] }
+        setBadge(0, at: place, of: user)
     }
 
     // MARK: Their time
@@ -190,6 +191,7 @@ extension Supervision {
         // It takes the place of the one that was to be closed.
         if isWithdrawn { endCloses(of: user) { $0.notification == number && $0.display == nil } }
         notifications.entries[id].presentation = presentation
+        if let badge = content.badge { setBadge(badge, at: notifications.place(of: id), of: user) }
     }
 
     /// Of an identifier without a client nothing is traced.

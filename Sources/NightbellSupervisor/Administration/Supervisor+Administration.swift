@@ -56,7 +56,7 @@ extension Supervisor {
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
             .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
             .pagedOut,
-            .scheduleNotification, .cancelNotifications, .listNotifications:
+            .scheduleNotification, .cancelNotifications, .listNotifications, .setBadge:
             preconditionFailure("these are not administration")
         }
     }

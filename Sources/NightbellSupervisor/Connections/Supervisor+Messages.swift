@@ -169,7 +169,7 @@ extension Supervisor {
             .backgroundTimeRemaining, .mediaActivity, .readyToSuspend, .wakeDone, .saveState, .hibernate,
             .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .awakeReason,
             .pagedOut,
-            .scheduleNotification, .cancelNotifications, .listNotifications:
+            .scheduleNotification, .cancelNotifications, .listNotifications, .setBadge:
             guard let client = speaker(connection) else {
                 return protocolViolation(
                     connection, WireError(.helloRequired, "say Hello first"), request: request)
@@ -315,6 +315,8 @@ extension ClientMessage {
                 return .failure(InvalidMessage(wire: error))
             }
             return .success(.cancelNotifications(message.all ? nil : message.identifiers))
+        case .setBadge(let message):
+            return .success(.setBadge(message.count))
         case .beginBackgroundTask(let message):
             guard message.name.utf8.count <= longestName else {
                 let error = WireError(.invalidArgument, "a name has at most \(longestName) bytes")

@@ -100,6 +100,12 @@ extension Supervisor {
             demand.posts = wanted.posts.map { WireMonitorDemand.Post($0) }
             demand.closes = wanted.closes
             demand.withdrawals = wanted.withdrawals
+            demand.badges = wanted.badges.map { badge in
+                .with {
+                    $0.client = badge.client.description
+                    $0.count = badge.count
+                }
+            }
             demand.notificationServer = wanted.server ?? ""
         }
         demand.number = 1

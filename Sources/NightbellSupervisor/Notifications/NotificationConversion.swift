@@ -249,7 +249,6 @@ extension WireMonitorDemand.Post {
                 $0.label = action.label
             }
         }
-        if let badge = post.content.badge { self.badge = badge }
     }
 }
 

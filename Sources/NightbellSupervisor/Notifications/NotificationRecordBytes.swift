@@ -3,7 +3,7 @@ import NightbellCore
 import NightbellWire
 import SwiftProtobuf
 
-/// A notification, an event of one, or one that is to be closed, as a record of the keeper and as an entry of the file.
+/// A notification, an event of one, one that is to be closed, or a badge, as a record of the keeper and as an entry of the file.
 enum NotificationRecordBytes {
     static func bytes(of notification: RecoverySnapshot.Notification) -> [UInt8] {
         var stored = StoredNotification(notification.item, shift: .zero)
@@ -38,6 +38,7 @@ extension StoredNotification {
                 $0.notification = close.notification
                 if let display = close.display { $0.display = Display(display) }
             }
+        case .badge(let badge): self.badge = .with { $0.count = badge.count }
         }
     }
 
@@ -57,6 +58,7 @@ extension StoredNotification {
                 NotificationClose(
                     number: number, notification: stored.notification,
                     display: stored.hasDisplay ? .init(stored.display) : nil))
+        case .badge(let stored)?: return .badge(NotificationBadge(number: number, count: stored.count))
         case nil: return nil
         }
     }

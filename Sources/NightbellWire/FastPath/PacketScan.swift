@@ -107,7 +107,7 @@ package struct PacketScan {
                 throw .excessive("a message of this kind holds at most \(most) bytes")
             }
             try count(&reader, end)
-        case 4...24, 29:  // other messages of clients
+        case 4...25, 29:  // other messages of clients
             isForClients = true
             try requireShort(length)
         case 30, 32...127:  // RestartNoted, and administration

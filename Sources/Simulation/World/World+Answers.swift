@@ -27,7 +27,7 @@ extension World {
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .mediaActivity,
             .readyToSuspend, .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe,
             .stopObserving,
-            .schedule, .cancelNotifications, .saveState, .hibernate, .restartNoted:
+            .schedule, .cancelNotifications, .setBadge, .saveState, .hibernate, .restartNoted:
             break
         }
     }
@@ -66,7 +66,7 @@ extension World {
         // `NotificationLife` is the world of clients with notifications.
         case .schedule:
             return answer == .scheduled(dropped: nil)
-        case .stopObserving, .cancelNotifications:
+        case .stopObserving, .cancelNotifications, .setBadge:
             return answer == .done
         case .handOver:
             return false  // answered socket by socket

@@ -264,7 +264,7 @@ extension World {
             client.setWindow(parameters)
         case .setKeepAliveTimeout, .mediaActivity, .handOver, .release, .enterBackground, .enterForeground,
             .beginBackgroundTask, .endBackgroundTask, .backgroundTimeRemaining, .setMinimumFetchInterval,
-            .fetchDone, .pushDone, .observe, .stopObserving, .schedule, .cancelNotifications,
+            .fetchDone, .pushDone, .observe, .stopObserving, .schedule, .cancelNotifications, .setBadge,
             .saveState, .restartNoted:
             break
         }
@@ -318,7 +318,7 @@ extension World {
         case .handOver, .release, .enterBackground, .backgroundEntered, .setKeepAliveTimeout,
             .clearKeepAliveTimeout, .beginBackgroundTask, .backgroundTimeRemaining, .readyToSuspend,
             .wakeDone, .setMinimumFetchInterval, .fetchDone, .pushDone, .observe, .stopObserving, .schedule,
-            .cancelNotifications, .saveState, .hibernate, .restartNoted:
+            .cancelNotifications, .setBadge, .saveState, .hibernate, .restartNoted:
             break
         }
     }

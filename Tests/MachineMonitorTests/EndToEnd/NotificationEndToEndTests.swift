@@ -90,6 +90,13 @@ struct NotificationEndToEndTests {
         }
         _ = try command("hello \(identifier) socket=\(supervisor.socket)")
         _ = try command("foreground")
+        let badges = try BusRecord(bus, interface: "com.canonical.Unity.LauncherEntry")
+        for count in [3, 0] {
+            _ = try command("badge \(count)")
+            let isTold = try eventually(within: 60_000) { try badges.text().contains("int64 \(count)") }
+            let told = try badges.text()
+            #expect(isTold, "\(told)")
+        }
         var heard = try command("notify tea Tea after=200 payload=x")
         while !heard.contains("delivered tea"), let more = try client.hear(within: 60_000) { heard += more }
         #expect(heard.contains("delivered tea"))

@@ -29,7 +29,7 @@ enum Happening: String, CaseIterable {
     case enterBackground, backgroundEntered, enterForeground
     case setKeepAlive, setKeepAliveTooShort, clearKeepAlive
     case beginTask, endTask, endUnknownTask, timeRemaining, media
-    case observe, stopObserving, schedule, cancelNotifications
+    case observe, stopObserving, schedule, cancelNotifications, setBadge
     case ready, readyStale, readyNotIdle
     case wakeDone, wakeDoneStale
     // Commands from administrators.
@@ -144,6 +144,7 @@ struct Cell {
         case .schedule:
             said(.schedule(LocalNotification("tea", NotificationContent(title: "Tea"), .time(.max))))
         case .cancelNotifications: said(.cancelNotifications(nil))
+        case .setBadge: said(.setBadge(3))
         case .ready: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: []))
         case .readyStale: said(.readyToSuspend(epoch: bench.lastEpoch &- 1, notIdle: []))
         case .readyNotIdle: said(.readyToSuspend(epoch: bench.lastEpoch, notIdle: [socket]))

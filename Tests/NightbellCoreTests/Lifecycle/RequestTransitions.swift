@@ -29,7 +29,7 @@ extension Transitions {
                 ([.preparing], "background(linger) cancelled scheduled"),
                 (asleep, "background(wake) thaw scheduled wake:clientMessage"),
             ]
-        case .observe, .stopObserving, .cancelNotifications:
+        case .observe, .stopObserving, .cancelNotifications, .setBadge:
             [
                 (dormant, "= refused:illegalState(dormant)"),
                 ([.launching], "= refused:illegalState(launching)"),

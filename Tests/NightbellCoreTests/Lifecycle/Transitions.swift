@@ -16,9 +16,9 @@ enum Transitions {
 
     static func row(_ happening: Happening) -> Row {
         switch happening {
-        case .handOver, .releaseOwn, .observe, .stopObserving, .schedule, .cancelNotifications, .releaseStale,
-            .enterBackground,
-            .backgroundEntered, .enterForeground, .setKeepAlive, .setKeepAliveTooShort, .clearKeepAlive,
+        case .handOver, .releaseOwn, .observe, .stopObserving, .schedule, .cancelNotifications,
+            .setBadge, .releaseStale, .enterBackground, .backgroundEntered, .enterForeground, .setKeepAlive,
+            .setKeepAliveTooShort, .clearKeepAlive,
             .beginTask, .endTask, .endUnknownTask, .timeRemaining, .media, .ready, .readyStale,
             .readyNotIdle, .wakeDone, .wakeDoneStale:
             requestRow(happening)

@@ -183,7 +183,7 @@ import Testing
         try monitor.start()
         let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
         #expect(
-            post.title == "Title of tea" && post.client == Self.name && post.badge == 4 && post.replaces == 0)
+            post.title == "Title of tea" && post.client == Self.name && post.replaces == 0)
         #expect(try list(client).map(\.state) == [.waiting])
         // The monitor ends: the next one is asked the same.
         monitor.end()
@@ -230,9 +230,47 @@ import Testing
                     $0.id = 9
                     $0.closed = .init()
                 }))
-        // Nothing is left, and the monitor is not needed any more.
+        // Nothing is left but its badge, and without that the monitor is not needed any more.
+        let badge = try #require(try monitor.demand { $0.closes.isEmpty }.badges.first)
+        #expect(badge.client == Self.name && badge.count == 4)
+        _ = try client.ask(.setBadge(.init()))
         try monitor.demand { $0.sources.isEmpty }
         try supervisor.stop()
+    }
+
+    @Test func aBadgeIsToldWithoutANotification() throws {
+        let state = try TemporaryDirectory()
+        let monitor = try FakeMonitor()
+        let flags = "--set stateDirectory=\(state.path) --set monitorProgram='\(monitor.program.path)'"
+        func badges(_ count: UInt32?) throws {
+            let demand = try monitor.demand { $0.badges.map(\.count) == (count.map { [$0] } ?? []) }
+            #expect(demand.posts.isEmpty && demand.badges.allSatisfy { $0.client == Self.name })
+        }
+        do {
+            let daemon = try DaemonProcess(suspension: "none", flags)
+            let client = try WireClient(path: daemon.socketPath)
+            // It is in the foreground.
+            try client.hello(Self.name)
+            guard case .done = try client.ask(.setBadge(.with { $0.count = 3 })) else {
+                throw TestFailure("refused")
+            }
+            try monitor.start()
+            try badges(3)
+            _ = try client.ask(.setBadge(.with { $0.count = 5 }))
+            try badges(5)
+            // It outlives the worker, and its monitor.
+            try daemon.killWorker()
+            try monitor.start()
+            try badges(5)
+        }
+        // The supervisor as well.
+        let daemon = try DaemonProcess(suspension: "none", flags)
+        try monitor.start()
+        try badges(5)
+        let client = try WireClient(path: daemon.socketPath)
+        try client.hello(Self.name)
+        _ = try client.ask(.setBadge(.init()))
+        #expect(try monitor.demand { $0.badges.isEmpty }.sources.isEmpty)
     }
 
     @Test func cancellingClosesTheShownOne() throws {
