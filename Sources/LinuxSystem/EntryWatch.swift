@@ -1,5 +1,5 @@
 import CLinux
-package import Glibc
+import Glibc
 
 /// A descriptor that is readable once an entry of a directory was made, replaced, removed or written.
 ///

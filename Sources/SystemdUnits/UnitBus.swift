@@ -62,12 +62,12 @@ final class UnitBus {
     func call(_ member: String, _ unit: String? = nil, within time: Duration = .seconds(5))
         throws(UnitFailure)
     {
-        _ = try call(member, unit, within: time) { _ in "" }
+        _ = try unsafe call(member, unit, within: time) { _ in "" }
     }
 
     /// The object of a unit that systemd knows.
     func path(of unit: String) throws(UnitFailure) -> String {
-        try call("GetUnit", unit, within: .seconds(5)) { message in
+        try unsafe call("GetUnit", unit, within: .seconds(5)) { message in
             var path: UnsafePointer<CChar>?
             let result = unsafe sd_bus_message_read_basic(
                 message, CChar(UInt8(ascii: "o")), &path)
@@ -96,7 +96,7 @@ final class UnitBus {
         let called = unsafe sd_bus_call(bus, message, microseconds, &error, &reply)
         guard called >= 0, let reply = unsafe reply else { throw unsafe Self.failure(called, error) }
         defer { unsafe sd_bus_message_unref(reply) }
-        guard let answer = read(reply) else {
+        guard let answer = unsafe read(reply) else {
             throw UnitFailure("systemd's answer to \(member) is not understood")
         }
         return answer

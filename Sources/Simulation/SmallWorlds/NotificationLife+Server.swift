@@ -1,4 +1,4 @@
-package import NightbellCore
+import NightbellCore
 
 /// The notification servers of sessions, and the monitors of these.
 extension NotificationLife {
