@@ -46,6 +46,8 @@ final class CurlTransfer {
     var onEnd: (CURLcode) -> Void = { _ in }
 
     private static let redirections = 10
+    /// Of what is read at a time.
+    private static let bufferBytes = 64 << 10
 
     init(_ order: Order) throws(TransferError) {
         guard let handle = unsafe curl_easy_init() else { throw .curl("no memory") }
@@ -63,6 +65,7 @@ final class CurlTransfer {
 
     private func setCommon(_ order: Order) {
         set(CURLOPT_NOSIGNAL, 1)
+        set(CURLOPT_BUFFERSIZE, Self.bufferBytes)
         set(CURLOPT_URL, order.url.text)
         let protocols = staysSecure ? "https" : "http,https"
         set(CURLOPT_PROTOCOLS_STR, protocols)
