@@ -10,7 +10,8 @@ import Testing
 
     @Test func itStaysUntilAnotherOneIsSet() throws {
         var bench = Bench()
-        let client = try bench.register("the.client", isLaunchable: true)
+        // The session of a client with audio is observed for that.
+        let client = try bench.register("the.client", modes: [.voip])
         #expect(bench.core.sessionUsers.isEmpty)
         bench.say(.setBadge(3), from: client)
         #expect(bench.answer == .done)
@@ -18,7 +19,7 @@ import Testing
         bench.suspend(client)
         bench.turn(.ended(client, .failed))
         #expect(badges(bench) == [3])
-        let again = try bench.register("the.client", isLaunchable: true)
+        let again = try bench.register("the.client", modes: [.voip])
         bench.say(.setBadge(0), from: again)
         #expect(badges(bench).isEmpty && bench.core.sessionUsers.isEmpty)
     }

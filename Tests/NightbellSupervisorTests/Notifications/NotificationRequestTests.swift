@@ -349,7 +349,7 @@ import Testing
         let monitor = try FakeMonitor()
         let variables = clock.environment.map { "export \($0.key)='\($0.value)'" }.joined(separator: "; ")
         let daemon = try DaemonProcess(
-            suspension: "signal", before: variables, "--set monitorProgram='\(monitor.program.path)'")
+            suspension: "none", before: variables, "--set monitorProgram='\(monitor.program.path)'")
         let client = try WireClient(path: daemon.socketPath)
         try client.hello(Self.name)
         let now = Int64(Date().timeIntervalSince1970 * 1_000)
@@ -359,7 +359,6 @@ import Testing
         try clock.set(by: 3_700)
         try monitor.start()
         #expect(try monitor.demand { !$0.posts.isEmpty }.posts.map(\.title) == ["Title of tea"])
-        kill(daemon.child.pid, SIGKILL)
     }
 
     @Test func withoutAMonitorItWaits() throws {
