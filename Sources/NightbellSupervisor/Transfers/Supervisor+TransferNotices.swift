@@ -48,7 +48,11 @@ extension Supervisor {
             // Any process of the user can open a session, also for a client that there cannot be.
             guard let client = ClientIdentifier(end.client) else { return true }
             guard let ended = EndedTransfers(end, of: service.user, client) else { return false }
-            declareAbsent(ended.client, of: service.user)
+            if ended.session == Supervision.newsstand {
+                launchSubscriber(ended.client, of: service.user)
+            } else {
+                declareAbsent(ended.client, of: service.user)
+            }
             feed(.fact(.transfers(ended)))
             FaultInjection.point("after transfers are reported")
         case .plan(let plan):
@@ -63,6 +67,15 @@ extension Supervisor {
             return false
         }
         return true
+    }
+
+    /// An issue is there for a client without a record. It is launched at once: as the end of a transfer that can
+    /// wait, it would be told with the next wake of another client.
+    private func launchSubscriber(_ client: ClientIdentifier, of user: UserID) {
+        guard let declaration = absentDeclaration(of: client, user), declaration.subscriber == user,
+            supervision.ownership(of: client)?.isQuit != true
+        else { return }
+        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
     }
 }
 
