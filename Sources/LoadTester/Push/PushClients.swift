@@ -19,13 +19,22 @@ struct PushClients {
     /// nil: all of them.
     private let own: Int?
 
-    static func arguments(
-        _ sharedMemory: PushSharedMemory, supervisorSocket: String, lifelinePath: String
-    ) -> [String] {
-        [
-            "\(sharedMemory.clients)", "\(sharedMemory.pushes)", supervisorSocket,
-            "/proc/\(getpid())/fd/\(sharedMemory.descriptor.rawValue)", lifelinePath,
-        ]
+    /// Starts the process, and waits until its clients have addresses. It ends with the pipe, or by the run directory.
+    static func start(
+        _ sharedMemory: PushSharedMemory, _ supervisor: PrivateSupervisor, _ pipe: borrowing Pipe,
+        _ runDirectory: RunDirectory
+    ) throws -> ChildProcess {
+        let starter = try runDirectory.start(
+            .pushClients,
+            [
+                "\(sharedMemory.clients)", "\(sharedMemory.pushes)", supervisor.socketPath,
+                "/proc/\(getpid())/fd/\(sharedMemory.descriptor.rawValue)", runDirectory.lifelinePath,
+            ],
+            descriptors: [sharedMemory.descriptor.rawValue, pipe.reading.rawValue])
+        try wait(for: "the clients to have addresses", atMost: .seconds(300)) {
+            (0..<sharedMemory.clients).allSatisfy { sharedMemory[$0, .isReady] != 0 }
+        }
+        return starter
     }
 
     static func identifier(_ client: Int) -> String { "load.push.\(client)" }

@@ -61,15 +61,7 @@ final class PushMergingRun {
         let pipe = try Pipe()
         try gateway.start(supervisor)
         runDirectory.progress.say("leaving messages that replace each other")
-        let starter = try runDirectory.start(
-            .pushClients,
-            PushClients.arguments(
-                sharedMemory, supervisorSocket: supervisor.socketPath, lifelinePath: runDirectory.lifelinePath
-            ),
-            descriptors: [sharedMemory.descriptor.rawValue, pipe.reading.rawValue])
-        try wait(for: "the clients to have addresses", atMost: .seconds(60)) {
-            (0..<clients).allSatisfy { sharedMemory[$0, .isReady] != 0 }
-        }
+        let starter = try PushClients.start(sharedMemory, supervisor, pipe, runDirectory)
         try supervisor.waitUntilAsleep(clients)
         for round in 0..<Self.rounds {
             try send(round)

@@ -62,15 +62,7 @@ final class PushRun {
         let pipe = try Pipe()
         try gateway.start(supervisor)
         runDirectory.progress.say("waiting for \(settings.clients) clients to sleep")
-        let starter = try runDirectory.start(
-            .pushClients,
-            PushClients.arguments(
-                sharedMemory, supervisorSocket: supervisor.socketPath, lifelinePath: runDirectory.lifelinePath
-            ),
-            descriptors: [sharedMemory.descriptor.rawValue, pipe.reading.rawValue])
-        try wait(for: "the clients to have addresses", atMost: .seconds(300)) {
-            (0..<settings.clients).allSatisfy { sharedMemory[$0, .isReady] != 0 }
-        }
+        let starter = try PushClients.start(sharedMemory, supervisor, pipe, runDirectory)
         try supervisor.waitUntilAsleep(settings.clients, atMost: .seconds(120))
         let start = monotonicNow()
         try sendAll(since: start)
