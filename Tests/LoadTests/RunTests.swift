@@ -268,7 +268,9 @@ struct RunTests {
     func transfer() throws {
         let told = try run(
             "transfer --files 24 --bytes 24MiB --kills 4 --sessions 4 --suspend \(Self.method)")
-        #expect(told.number("wakes") == 4)
+        // A kill that comes late, beside other work, may end the supervisor during one of the wakes: the next
+        // one makes it again.
+        #expect(try 4...8 ~= #require(told.number("wakes")))
         #expect(told.number("lost") == 0)
         #expect(told.number("corrupt") == 0)
         #expect(told.number("failed") == 0)
