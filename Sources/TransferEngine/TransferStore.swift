@@ -46,6 +46,8 @@ final class TransferStore {
     init(path: String) throws(TransferError) {
         do {
             var configuration = Configuration()
+            // Another process may look into it: an administrator's, or one that makes a backup.
+            configuration.busyMode = .timeout(10)
             configuration.prepareDatabase { database in
                 try database.execute(sql: "PRAGMA journal_mode = WAL")
             }

@@ -139,6 +139,38 @@ struct KillTests {
             })
     }
 
+    @Test("A process goes on, and starts, while another one has locked its store for a moment")
+    func lockedStore() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        let client = try process.open()
+        let code = """
+            import sqlite3, sys, time
+            store = sqlite3.connect(sys.argv[1] + "/transfers.sqlite", isolation_level=None)
+            if sys.argv[2] == "all": store.execute("PRAGMA locking_mode = EXCLUSIVE")
+            store.execute("BEGIN IMMEDIATE")
+            store.execute("UPDATE boot SET id = id")
+            print("locked", flush=True)
+            time.sleep(0.5)
+            store.execute("COMMIT")
+            """
+        func lock(_ part: String) throws -> Child {
+            let other = try Child("/usr/bin/python3", ["-c", code, process.data, part])
+            #expect(try other.hear() == "locked\n")
+            return other
+        }
+        let writer = try lock("writes")
+        try client.add(server.address + "/good?seed=a&size=6000000") { $0.wantsDigest = true }
+        writer.reap()
+        #expect(try client.nextResult().0.failure == .none)
+        process.kill()
+        let owner = try lock("all")
+        try process.start()
+        try expectWhole(process, server)
+        owner.reap()
+        #expect(writer.status == 0 && owner.status == 0)
+    }
+
     @Test("A file that a client has kept stays whole, if the store has lost that it was finished")
     func keptAfterLossOfPower() throws {
         let server = try OddServer()
