@@ -196,6 +196,10 @@ struct ManifestReader {
             complain(node, "keepAlive", "expected a duration such as 600s or 10m, not '\(text)'")
             return nil
         }
+        guard duration <= Settings.KeepAlive.maximumTimeout else {
+            complain(node, "keepAlive", "is at most 30d")
+            return nil
+        }
         guard modes.contains(.voip) else {
             complain(node, "keepAlive", "needs the mode voip")
             return nil

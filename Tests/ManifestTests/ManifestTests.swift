@@ -149,6 +149,7 @@ struct ManifestTests {
         Mistake("output: log", "output", "absolute path"),
         Mistake("keepAlive: soon", "keepAlive", "not 'soon'"),
         Mistake("keepAlive: 0", "keepAlive", "a duration"),
+        Mistake("keepAlive: 2592001s", "keepAlive", "at most 30d"),
         Mistake("wakeLimitPolicy: kill", "wakeLimitPolicy", "linger or terminate"),
         Mistake("exitsOnSuspend: maybe", "exitsOnSuspend", "true or false"),
         Mistake("waitsForUnlock: maybe", "waitsForUnlock", "true or false"),
