@@ -572,7 +572,8 @@ let package = Package(
             dependencies: ["CLinux", "CTestSupport", "EdgeTestSupport", "Launching", "LinuxSystem"],
             swiftSettings: settings),
         .testTarget(
-            name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell"], swiftSettings: settings),
+            name: "PackageTests", dependencies: ["DaemonConfiguration", "Nightbell", "NightbellWire"],
+            swiftSettings: settings),
         .testTarget(
             name: "PresentationTests",
             dependencies: ["Nightbell", "NightbellWire", "Presentation", "StatusReports"],

@@ -122,6 +122,36 @@ import Testing
         }
     }
 
+    /// Two clients in one process would suspend each other.
+    @Test func secondClientOfAProcess() throws {
+        let daemon = try DaemonProcess(suspension: "signal")
+        let first = try WireClient(path: daemon.socketPath)
+        try first.hello("org.example.phone")
+        let second = try WireClient(path: daemon.socketPath)
+        try second.send(
+            .hello(
+                .with {
+                    $0.version = 1
+                    $0.identifier = "org.example.second"
+                }), request: 1)
+        #expect(try second.end()?.code == .alreadyRegistered)
+        #expect(try first.show("org.example.phone").state == .inactive)
+    }
+
+    @Test func oneTaskTooMany() throws {
+        let supervisor = try TestSupervisor { $0.settings.quotas.backgroundTasksPerClient = 1 }
+        let client = try WireClient(supervisor, "org.example.phone")
+        guard case .backgroundTask = try client.ask(.beginBackgroundTask(.init())) else {
+            throw TestFailure("no task")
+        }
+        guard case .error(let error) = try client.ask(.beginBackgroundTask(.init())) else {
+            throw TestFailure("a second task")
+        }
+        #expect(error.code == .invalidArgument)
+        #expect(try client.show("org.example.phone").backgroundTasks.count == 1)
+        try supervisor.stop()
+    }
+
     @Test func versionOfTheFuture() throws {
         try expectExpulsion(.unsupportedVersion, hello: false) { client in
             var hello = WireHello()

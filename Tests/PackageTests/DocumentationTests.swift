@@ -1,4 +1,5 @@
 import DaemonConfiguration
+import NightbellWire
 import Testing
 
 @Suite("The documentation matches the code")
@@ -67,6 +68,45 @@ struct DocumentationTests {
                     text.contains(name == "init" ? "init(" : "func \(name)("), "\(name) in \(cells[1][0])")
             }
         }
+    }
+
+    private static let protocolPage = "Sources/Nightbell/Nightbell.docc/Protocol.md"
+
+    @Test("The protocol's page has the limits of packets as they are checked")
+    func packetLimits() throws {
+        let page = try Repository.text(Self.protocolPage)
+        for (limit, value) in [
+            ("bytes of `Hello`", PacketScan.maximumHelloBytes),
+            (
+                "bytes of `ScheduleNotification` and `CancelNotifications`",
+                PacketScan.maximumNotificationBytes
+            ),
+            ("bytes of any other message", PacketScan.maximumBodyBytes),
+            ("sockets of a `HandOver`", PacketScan.maximumSockets),
+            ("bytes of all profiles of a `HandOver` together", PacketScan.maximumProfileBytes),
+            ("fields of a packet, as counted below", PacketScan.maximumFields),
+        ] {
+            let digits =
+                value < 1_000 ? "\(value)" : "\(value / 1_000),\(String(value % 1_000 + 1_000).dropFirst())"
+            #expect(page.contains("| \(limit) | \(digits) |\n"), "\(limit): \(digits)")
+        }
+    }
+
+    @Test("The protocol's page has every kind of event, and no other")
+    func eventKinds() throws {
+        let source = try Repository.text(
+            "Sources/NightbellSupervisor/Administration/Supervisor+Traces.swift")
+        let start = try #require(source.firstRange(of: "var kind: String {")).upperBound
+        let end = try #require(source[start...].firstRange(of: "var detail")).lowerBound
+        let kinds = source[start..<end].matches(of: /case [^:]+: "([^"]+)"/).map { String($0.output.1) }
+        #expect(kinds.count > 20)
+        let page = try Repository.text(Self.protocolPage)
+        let table = try #require(page.firstRange(of: "| kind | event | detail |")).upperBound
+        let documented = page[table...].split(separator: "\n").prefix { $0.hasPrefix("|") }
+            .filter { $0.hasPrefix("| `") }
+            .flatMap { $0.split(separator: "|")[0].matches(of: /`([^`]+)`/).map { String($0.output.1) } }
+        // Those two are about no client's life.
+        #expect(documented.sorted() == (kinds + ["machine", "paged-out"]).sorted())
     }
 
     @Test("The README has at most 150 lines, and its links lead to files")
