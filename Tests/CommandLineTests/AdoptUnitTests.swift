@@ -169,7 +169,7 @@ struct AdoptUnitTests {
         // As `systemctl thaw`.
         let freezes = systemd.count("freeze")
         try SmallFile.write("0", to: systemd.cgroup + "/cgroup.freeze")
-        #expect(try eventually(within: 30_000) { systemd.count("freeze") > freezes })
+        #expect(eventually(within: 30_000) { systemd.count("freeze") > freezes })
         try sleeps(systemd)
         try systemd.beginJob()
         #expect(try runs(systemd))

@@ -38,7 +38,10 @@ struct ProgramDoctorTests {
         let child = try Child(
             "/usr/bin/python3",
             ["-c", "import os, time\np = os.getppid()\nwhile os.getppid() == p: time.sleep(0.1)"])
-        let found = try findings(child.pid) { $0["sleep"]?.contains("it is never idle for a second") == true }
+        let found = try findings(child.pid) {
+            $0["sleep"]?.contains("it is never idle for a second") == true
+                && $0["activity"]?.contains("it has timers") == true
+        }
         #expect(found["sleep"]?.contains("it is never idle for a second") == true, "\(found)")
         #expect(found["activity"]?.contains("it has timers") == true, "\(found)")
     }

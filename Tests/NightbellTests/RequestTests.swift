@@ -33,7 +33,7 @@ func eventually<Result>(_ body: () throws -> Result) throws -> Result {
         do {
             return try body()
         } catch  where BootClock.now() < deadline {
-            continue
+            usleep(1_000)
         }
     }
 }

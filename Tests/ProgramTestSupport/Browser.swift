@@ -1,4 +1,4 @@
-package import Chromium
+import Chromium
 import EdgeTestSupport
 import Foundation
 import Glibc

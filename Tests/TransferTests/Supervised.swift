@@ -136,9 +136,12 @@ final class Supervised {
     func killWorker() throws {
         let old = try worker()
         kill(old, SIGKILL)
-        guard eventually(within: 30_000, { Self.children(of: daemon.pid).contains { $0 != old } }) else {
-            throw TimedOut()
+        // The old one is a child of the keeper until that has waited for it.
+        let isReplaced = eventually(within: 30_000) {
+            let children = Self.children(of: daemon.pid)
+            return !children.isEmpty && !children.contains(old)
         }
+        guard isReplaced else { throw TimedOut() }
     }
 
     /// The transfer process; nil: there is none.
