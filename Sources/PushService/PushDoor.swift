@@ -77,7 +77,7 @@ package final class PushDoor: Sendable {
     }
 
     func takeOffers() -> ([(PushOffer, Continuation)], isClosed: Bool) {
-        try? bell.clear()
+        _ = try? bell.clear()
         return core.withLock { core in
             defer { core.offers = [] }
             return (core.offers, core.isClosed)

@@ -85,7 +85,7 @@ final class FileWorker {
     }
 
     private func deliver() {
-        try? shared.resultEvent.clear()
+        _ = try? shared.resultEvent.clear()
         shared.lock.lock()
         let results = shared.results
         shared.results.removeAll(keepingCapacity: true)

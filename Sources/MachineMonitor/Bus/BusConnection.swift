@@ -242,7 +242,7 @@ final class BusHandle {
 
     /// The bus's own number, in hexadecimal digits.
     var identity: String {
-        var id = unsafe sd_id128()
+        var id = sd_id128()
         guard unsafe sd_bus_get_bus_id(pointer, &id) >= 0 else { return "" }
         return unsafe withUnsafeBytes(of: &id) { bytes in
             unsafe bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()

@@ -58,7 +58,7 @@ struct Watcher: ~Copyable, Sendable {
 
     borrowing func raiseFlag() { try? flag.signal() }
 
-    borrowing func lowerFlag() { try? flag.clear() }
+    borrowing func lowerFlag() { _ = try? flag.clear() }
 
     /// Blocks until there is work.
     borrowing func wait() {

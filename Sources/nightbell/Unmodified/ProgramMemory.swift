@@ -55,7 +55,7 @@ final class ProgramMemory {
     /// - Returns: what is to be told; nil: it is not all written yet.
     func finish() -> ClientInfo.PagedOut? {
         guard !Poll.now(descriptor).isEmpty else { return nil }
-        try? end.event.clear()
+        _ = try? end.event.clear()
         return state
     }
 

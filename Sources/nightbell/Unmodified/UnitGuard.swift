@@ -11,7 +11,7 @@ final class UnitGuard {
     init(_ unit: String, directory: String) throws(SystemError) {
         let arguments = ["nightbell", "adopt", "--unit", unit, "--thaw", directory]
         var pointers = unsafe arguments.map { unsafe strdup($0) } + [nil]
-        defer { for pointer in unsafe pointers { unsafe free(pointer) } }
+        defer { unsafe pointers.forEach { unsafe free($0) } }
         var end: CInt = -1
         pid = try systemCall("fork") { unsafe clinux_fork_guard(&pointers, &end) }
         leash = end
