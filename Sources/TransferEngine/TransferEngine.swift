@@ -102,23 +102,17 @@ package final class TransferEngine {
     }
 
     /// In seconds, while the machine runs: see `ElapsedTime`.
-    var elapsedSeconds: Int64 { mark.elapsed }
-
-    private var mark: ElapsedTime.Mark { elapsedTime.mark(uptime: Self.uptime) }
-
-    private static var uptime: Int64 { BootClock.now() / 1_000_000_000 }
+    var elapsedSeconds: Int64 { elapsedTime.now.elapsed }
 
     private func load() throws(TransferError) {
-        let boot: String
+        let mark = try store.elapsedTime()
         do throws(SystemError) {
-            boot = try BootClock.bootID()
+            elapsedTime = try ElapsedTime(after: mark)
         } catch {
             throw .system(error)
         }
-        let lastBoot = try store.boot()
+        let (lastBoot, boot) = (try store.boot(), elapsedTime.now.boot)
         let hasBooted = lastBoot != nil && lastBoot != boot
-        elapsedTime = ElapsedTime(
-            after: try store.elapsedTime(), boot: boot, uptime: Self.uptime)
         let (stored, records) = try store.load()
         files.sweep(
             keeping: Dictionary(uniqueKeysWithValues: records.map { ($0.id, $0.session) }),
@@ -252,7 +246,7 @@ package final class TransferEngine {
     private func endOld() {
         endOldTasks()
         removeOrphans()
-        store.setElapsedTime(mark)
+        store.setElapsedTime(elapsedTime.now)
         let period = min(3_600, max(1, min(configuration.orphanLifetime, configuration.lifetime) / 4))
         ageTimer?.set(milliseconds: period * 1_000)
     }

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import GRDB
+import LinuxSystem
 import SwiftProtobuf
 import TransferModel
 import TransferWire

@@ -1,4 +1,4 @@
-/// Seconds that go on in every run of the machine, and stand still while it is off. Tasks and sessions are
+/// Seconds that go on in every run of the machine, and stand still while it is off. Transfers and pushes are
 /// aged by them: a jump of the clock on the wall ends nothing early.
 package struct ElapsedTime: Hashable, Sendable {
     /// A moment, as it is stored.
@@ -32,6 +32,15 @@ package struct ElapsedTime: Hashable, Sendable {
         }
         offset = mark.boot == boot ? mark.elapsed - mark.uptime : mark.elapsed
     }
+
+    /// Goes on in the present run.
+    package init(after mark: Mark?) throws(SystemError) {
+        self.init(after: mark, boot: try BootClock.bootID(), uptime: Self.uptime)
+    }
+
+    package var now: Mark { mark(uptime: Self.uptime) }
+
+    private static var uptime: Int64 { BootClock.now() / 1_000_000_000 }
 
     /// - Parameter uptime: since the start of the present run, in seconds.
     package func mark(uptime: Int64) -> Mark { Mark(boot: boot, uptime: uptime, elapsed: offset + uptime) }

@@ -1,5 +1,5 @@
+import LinuxSystem
 import Testing
-import TransferModel
 
 @Suite("Elapsed time")
 struct ElapsedTimeTests {
