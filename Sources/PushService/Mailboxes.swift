@@ -110,11 +110,11 @@ package struct WaitingMessage: Sendable, Hashable {
     package var token: String?
     package var urgency: Urgency
     package var topic: String
-    /// In seconds since 1970.
+    /// In elapsed seconds: see `ElapsedTime`.
     package var expires: Int64
 }
 
-/// The messages that wait for each client. It decides, and does no I/O; times are seconds since 1970.
+/// The messages that wait for each client. It decides, and does no I/O; times are elapsed seconds.
 package struct Mailboxes {
     /// Why a message is not taken.
     package enum Refusal: Error, Sendable {

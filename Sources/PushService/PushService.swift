@@ -1,11 +1,8 @@
-import Crypto
 import EventHandlers
 import EventLoop
 import Glibc
 import LinuxSystem
 package import Logging
-import NightbellWire
-import SwiftProtobuf
 
 /// Keeps messages for clients until these have handled them, on a thread of its own.
 package final class PushService {
@@ -28,12 +25,13 @@ package final class PushService {
         }
     }
 
-    private let configuration: Configuration
+    let configuration: Configuration
     private let loop: HandlerLoop
-    private let store: PushStore
-    private var mailboxes: Mailboxes
+    let store: PushStore
+    var mailboxes: Mailboxes
+    private let elapsedTime: ElapsedTime
     private let listener: SeqPacketSocket
-    private let door: PushDoor
+    let door: PushDoor
     private let reporter: SupervisorReporter
     private var listenerWatch: DescriptorWatch?
     private var doorWatch: DescriptorWatch?
@@ -78,6 +76,12 @@ package final class PushService {
         self.door = door
         self.logger = logger
         store = try PushStore(directory: configuration.directory)
+        let mark = try store.elapsedTime()
+        do throws(SystemError) {
+            elapsedTime = try ElapsedTime(after: mark)
+        } catch {
+            throw .system(error)
+        }
         mailboxes = try store.load(configuration.limits)
         do throws(HandlerError) {
             loop = try HandlerLoop()
@@ -91,7 +95,7 @@ package final class PushService {
         }
         reporter = SupervisorReporter(loop, path: configuration.supervisor, logger)
         try watch()
-        store.remove(mailboxes.expire(at: Self.now()))
+        store.remove(mailboxes.expire(at: elapsedSeconds))
         mailboxes.tellAllAgain()
         door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
     }
@@ -106,7 +110,7 @@ package final class PushService {
         }
         acceptTimer = LoopTimer(loop) { [unowned self] in try? listenerWatch?.setArmed(true) }
         idleTimer = LoopTimer(loop) { [unowned self] in endOverdue() }
-        // Each turn ends with a look at what is too old.
+        // Each turn ends with a look at what is too old, and notes the time now and then.
         expiryTimer = LoopTimer(loop) {}
         repeatTimer = LoopTimer(loop) { [unowned self] in tellSupervisorAgain() }
         reporter.onConnected = { [unowned self] in
@@ -132,14 +136,15 @@ package final class PushService {
         if let pause = repetitions.popFirst() { repeatTimer?.set(milliseconds: pause) }
     }
 
-    static func now() -> Int64 { Int64(WallClock.now() / 1_000_000_000) }
+    /// While the machine runs: see `ElapsedTime`.
+    var elapsedSeconds: Int64 { elapsedTime.now.elapsed }
 
     // MARK: Turns
 
     private func endTurn() {
         requestsByUser = [:]
         do throws(PushError) {
-            try store.commit(lastNumber: mailboxes.lastNumber)
+            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
             lastProblem = ""
         } catch {
             undoTurn("\(error)")
@@ -152,20 +157,21 @@ package final class PushService {
         for (id, connection) in touched where connection.hasEnded { remove(id) }
         report()
         if let due = mailboxes.expiryDue {
-            expiryTimer?.set(milliseconds: max(1_000, (due - Self.now()) * 1_000))
+            let pause = min(PushStore.markPeriod, due - elapsedSeconds)
+            expiryTimer?.set(milliseconds: max(1_000, pause * 1_000))
         }
     }
 
     /// Drops messages that are too old. If they cannot be removed from the store now, the next one that reads it
     /// does: nothing else fails for that.
     private func expire() {
-        let expired = mailboxes.expire(at: Self.now())
+        let expired = mailboxes.expire(at: elapsedSeconds)
         guard !expired.isEmpty else { return }
         store.remove(expired)
         do throws(PushError) {
-            try store.commit(lastNumber: mailboxes.lastNumber)
+            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
         } catch {
-            store.dropChanges(lastNumber: mailboxes.lastNumber)
+            store.dropChanges(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
         }
     }
 
@@ -182,7 +188,7 @@ package final class PushService {
         lastProblem = problem
         // Removals make room, and may be stored where nothing can be added.
         if mayAdd { addsAgainAt = BootClock.now() + Self.storePause } else { removesAgainAt = addsAgainAt }
-        store.dropChanges(lastNumber: mailboxes.lastNumber)
+        store.dropChanges(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
         for index in accepted.indices { accepted[index].result = .failed }
         for connection in touched.values { connection.fail() }
         do throws(PushError) {
@@ -294,86 +300,5 @@ package final class PushService {
             }
         }
         if isClosed { loop.stop() }
-    }
-
-    // MARK: Requests
-
-    func isKey(_ bytes: [UInt8]) -> Bool { (try? P256.Signing.PublicKey(x963Representation: bytes)) != nil }
-
-    /// The address that a client has already.
-    func address(of recipient: Recipient, _ name: String, _ key: [UInt8]) -> String? {
-        // Waiting messages are reported once more: the client may have observed pushes only just now.
-        mailboxes.noteChange(of: recipient)
-        guard let subscription = mailboxes.subscription(of: recipient, named: name),
-            subscription.applicationServerKey == key
-        else { return nil }
-        return address(subscription.token)
-    }
-
-    /// - Returns: the new address.
-    func subscribe(
-        _ recipient: Recipient, _ name: String, _ key: [UInt8]
-    ) throws(Mailboxes.Refusal) -> String {
-        let subscription = PushSubscription(
-            token: PushName.random(), recipient: recipient, name: name, applicationServerKey: key)
-        if let old = mailboxes.subscription(of: recipient, named: name) {
-            _ = mailboxes.replace(old, by: subscription)
-            store.remove(old)
-            door.withdraw(old.token)
-        } else {
-            try mailboxes.add(subscription)
-        }
-        store.add(subscription)
-        door.publish(subscription.token, key)
-        return address(subscription.token)
-    }
-
-    private func address(_ token: String) -> String { configuration.publicURL + "/push/" + token }
-
-    /// Sorted by name.
-    func addresses(of recipient: Recipient) -> [(name: String, address: String)] {
-        // As for `address`.
-        mailboxes.noteChange(of: recipient)
-        return mailboxes.tokens(of: recipient).map { (name: $0.name, address: address($0.token)) }
-    }
-
-    func unsubscribe(_ recipient: Recipient, _ name: String) {
-        guard let subscription = mailboxes.subscription(of: recipient, named: name) else { return }
-        _ = mailboxes.remove(subscription)
-        store.remove(subscription)
-        door.withdraw(subscription.token)
-    }
-
-    func acknowledge(_ ids: Set<UInt64>, of recipient: Recipient) {
-        store.remove(mailboxes.acknowledge(ids, of: recipient))
-    }
-
-    /// Call it when all of them are stored.
-    func messages(
-        of recipient: Recipient, after id: UInt64
-    ) throws(PushError) -> (messages: [WirePushAnswer.Messages.Message], hasMore: Bool) {
-        let (waiting, hasMore) = mailboxes.messages(of: recipient, after: id, at: Self.now())
-        let contents = try store.contents(of: waiting.map(\.id))
-        let messages = waiting.compactMap { message -> WirePushAnswer.Messages.Message? in
-            guard let content = contents[message.id] else { return nil }
-            return .with {
-                $0.id = message.id
-                $0.subscription = message.token.flatMap { mailboxes.subscriptions[$0]?.name } ?? ""
-                $0.body = content.body.asField
-                $0.urgency = message.urgency.wire
-                $0.topic = message.topic
-                $0.acceptedUnixMs = content.accepted
-            }
-        }
-        return (messages, hasMore)
-    }
-
-    /// - Returns: the id of the message, and the lifetime that its sender is told, in seconds.
-    func add(_ offer: PushOffer) throws(Mailboxes.Refusal) -> (id: UInt64, lifetime: Int64) {
-        let milliseconds = WallClock.now() / 1_000_000
-        let (message, recipient, replaced) = try mailboxes.add(offer, at: Int64(milliseconds / 1_000))
-        store.remove(replaced)
-        store.add(message, to: recipient, offer.body, accepted: milliseconds)
-        return (message.id, Int64(min(offer.lifetime, limits.lifetime)))
     }
 }

@@ -11,6 +11,10 @@ final class PushStore {
     private let database: DatabaseQueue
     private var changes: [(Database) throws -> Void] = []
     private var writtenNumber: UInt64 = 0
+    /// In elapsed seconds: the time is written again even if nothing else is.
+    private var markDue: Int64 = 0
+    /// In seconds; messages that wait live longer by as much at most, with each start of the machine.
+    static let markPeriod: Int64 = 3_600
     /// Held as long as the store is open.
     private let lock: OwnedDescriptor
 
@@ -69,6 +73,16 @@ final class PushStore {
                     INSERT INTO number VALUES (abs(random() % 4611686018427387904));
                     """)
         }
+        migrator.registerMigration("2") { database in
+            // Times were those of the clock on the wall: that of each message begins anew.
+            try database.execute(
+                sql: """
+                    ALTER TABLE number ADD COLUMN boot TEXT;
+                    ALTER TABLE number ADD COLUMN uptime INTEGER;
+                    ALTER TABLE number ADD COLUMN elapsed INTEGER;
+                    UPDATE message SET expires = expires - accepted / 1000;
+                    """)
+        }
         return migrator
     }
 
@@ -97,6 +111,20 @@ final class PushStore {
                         to: Recipient(user: row["user"], client: row["client"]))
                 }
                 return mailboxes
+            }
+        } catch {
+            throw .store("\(error)")
+        }
+    }
+
+    /// nil: none was stored.
+    func elapsedTime() throws(PushError) -> ElapsedTime.Mark? {
+        do {
+            return try database.read { database in
+                let sql = "SELECT boot, uptime, elapsed FROM number WHERE boot IS NOT NULL"
+                return try Row.fetchOne(database, sql: sql).map {
+                    ElapsedTime.Mark(boot: $0["boot"], uptime: $0["uptime"], elapsed: $0["elapsed"])
+                }
             }
         } catch {
             throw .store("\(error)")
@@ -165,25 +193,26 @@ final class PushStore {
         }
     }
 
-    /// Writes the changes since the last call.
-    func commit(lastNumber: UInt64) throws(PushError) {
-        guard !changes.isEmpty || lastNumber != writtenNumber else { return }
+    /// Writes the changes since the last call, with the time.
+    func commit(lastNumber: UInt64, at mark: ElapsedTime.Mark) throws(PushError) {
+        guard !changes.isEmpty || lastNumber != writtenNumber || mark.elapsed >= markDue else { return }
         do {
             try database.write { database in
                 for change in changes { try change(database) }
-                try database.cachedStatement(sql: "UPDATE number SET last = ?")
-                    .execute(arguments: [Int64(lastNumber)])
+                try database.cachedStatement(
+                    sql: "UPDATE number SET last = ?, boot = ?, uptime = ?, elapsed = ?"
+                ).execute(arguments: [Int64(lastNumber), mark.boot, mark.uptime, mark.elapsed])
             }
         } catch {
             throw .store("\(error)")
         }
         changes.removeAll(keepingCapacity: true)
-        writtenNumber = lastNumber
+        (writtenNumber, markDue) = (lastNumber, mark.elapsed + Self.markPeriod)
     }
 
     /// The changes since the last call of `commit` are not to be written.
-    func dropChanges(lastNumber: UInt64) {
+    func dropChanges(lastNumber: UInt64, at mark: ElapsedTime.Mark) {
         changes = []
-        writtenNumber = lastNumber
+        (writtenNumber, markDue) = (lastNumber, mark.elapsed + Self.markPeriod)
     }
 }

@@ -13,6 +13,7 @@ final class GatewayFixture {
     private(set) var port: Int
     let tokenFile: String
     private let arguments: [String]
+    private let environment: [String: String]
 
     static let user = "nobody"
 
@@ -20,10 +21,12 @@ final class GatewayFixture {
     ///   - rights: what the supervisor grants; nil: nothing.
     ///   - more: arguments of the gateway.
     ///   - pushes: whether it is a push service.
+    ///   - environment: of the gateway.
     init(
         rights: String? = "wake", daemon arguments: [String] = [], gateway more: [String] = [],
-        pushes: Bool = false
+        pushes: Bool = false, environment: [String: String] = [:]
     ) throws {
+        self.environment = environment
         directory = try TemporaryDirectory()
         chmod(directory.path, 0o755)
         let own = directory.file("push")
@@ -47,11 +50,13 @@ final class GatewayFixture {
                 Program.product("nightbell-gateway"), "--listen", "0", "--tokens", tokenFile, "--socket",
                 supervisor.socket,
             ] + ownArguments
-        (gateway, port) = try Self.start(self.arguments)
+        (gateway, port) = try Self.start(self.arguments, environment)
     }
 
-    private static func start(_ arguments: [String]) throws -> (Program, port: Int) {
-        let gateway = try Program("/usr/bin/setpriv", arguments)
+    private static func start(
+        _ arguments: [String], _ environment: [String: String]
+    ) throws -> (Program, port: Int) {
+        let gateway = try Program("/usr/bin/setpriv", arguments, environment: environment)
         try gateway.wrote(":")
         try gateway.wrote("/\n")
         let text = gateway.output.split(separator: ":").last?.split(separator: "/").first
@@ -70,7 +75,9 @@ final class GatewayFixture {
     /// Starts another one after `killGateway`, on another port.
     ///
     /// - Parameter more: further arguments.
-    func startGateway(_ more: String...) throws { (gateway, port) = try Self.start(arguments + more) }
+    func startGateway(_ more: String...) throws {
+        (gateway, port) = try Self.start(arguments + more, environment)
+    }
 
     func loseStore() {
         for name in ["pushes.sqlite", "pushes.sqlite-wal", "pushes.sqlite-shm"] {
