@@ -111,7 +111,7 @@ struct Endpoints: Sendable {
         add(router, "/v1/clients/:id/push", .post, .push) { request, context in
             let name = try identifier(context)
             let user = try await link.ask { (administration) throws(NightbellError) in
-                try administration.show(name).uid
+                try administration.owner(of: name)
             }
             return try await pushes.leave(request, at: .client(Recipient(user: user, client: name)))
         }

@@ -60,8 +60,19 @@ public struct Administration: ~Copyable {
     /// - Throws: ``NightbellError/Code/noSuchClient``, as do all calls that name a client, even if it is
     ///   another user's.
     public mutating func show(_ identifier: String) throws(NightbellError) -> ClientInfo {
-        var message = WireShow()
-        message.identifier = identifier
+        try show(.with { $0.identifier = identifier })
+    }
+
+    /// The user of a client, also of one that is only declared, or was quit.
+    package mutating func owner(of identifier: String) throws(NightbellError) -> UInt32 {
+        let message = WireShow.with {
+            $0.identifier = identifier
+            $0.ownerOnly = true
+        }
+        return try show(message).uid
+    }
+
+    private mutating func show(_ message: WireShow) throws(NightbellError) -> ClientInfo {
         guard case .clientInfo(let info)? = try connection.ask(.show(message)) else {
             throw .unexpectedAnswer(to: "Show")
         }
@@ -107,7 +118,7 @@ public struct Administration: ~Copyable {
     }
 
     /// Leaves a message for a client at the push service, as a sender would: the client is woken or launched
-    /// for it, as often as it may be in an hour.
+    /// for it, as often as it may be in an hour. For a client that its user has quit it waits.
     ///
     /// - Parameters:
     ///   - body: at most 4,096 bytes.
@@ -123,7 +134,7 @@ public struct Administration: ~Copyable {
         _ body: [UInt8], to identifier: String, _ urgency: PushUrgency = .normal,
         lifetime: Duration = .seconds(86_400), topic: String = ""
     ) throws(NightbellError) -> UInt64 {
-        let (path, user) = (try status().pushSocket, try show(identifier).uid)
+        let (path, user) = (try status().pushSocket, try owner(of: identifier))
         let connection = try PushConnection(
             path: path, client: identifier, user: user, timeout: requestTimeout.wholeNanoseconds)
         let answer = try connection.ask(

@@ -3918,6 +3918,9 @@ package nonisolated struct WireShow: Sendable {
 
   package var identifier: String = String()
 
+  /// only identifier and uid, also of a client that is only declared, or was quit
+  package var ownerOnly: Bool = false
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
   package init() {}
@@ -9660,7 +9663,7 @@ nonisolated extension WireList: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
 
 nonisolated extension WireShow: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Show"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{3}owner_only\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -9669,6 +9672,7 @@ nonisolated extension WireShow: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self.identifier) }()
+      case 2: try { try decoder.decodeSingularBoolField(value: &self.ownerOnly) }()
       default: break
       }
     }
@@ -9678,11 +9682,15 @@ nonisolated extension WireShow: SwiftProtobuf.Message, SwiftProtobuf._MessageImp
     if !self.identifier.isEmpty {
       try visitor.visitSingularStringField(value: self.identifier, fieldNumber: 1)
     }
+    if self.ownerOnly != false {
+      try visitor.visitSingularBoolField(value: self.ownerOnly, fieldNumber: 2)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   package static func ==(lhs: WireShow, rhs: WireShow) -> Bool {
     if lhs.identifier != rhs.identifier {return false}
+    if lhs.ownerOnly != rhs.ownerOnly {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -173,12 +173,23 @@ struct PushTests {
         #expect(try fixture.supervisor.nightbell("quit", Self.name).code == 0)
         try fixture.supervisor.restart()
         #expect(try send(fixture, path, "later").status == 201)
+        // It has no record: its user is known by its declaration.
+        let file = directory.file("message")
+        try Data("later by command".utf8).write(to: URL(fileURLWithPath: file))
+        let pushed = try fixture.supervisor.nightbell("push", Self.name, "--content-available", file)
+        #expect(pushed.code == 0, "\(pushed)")
+        let token = try fixture.token("pushing", "push", "read")
+        let response = try fixture.post(
+            "/v1/clients/\(Self.name)/push", token: token, headers: ["TTL: 600"], body: "later by HTTP")
+        #expect(response.status == 201, "\(response.body)")
         // It is not known by then either, though the message has been reported.
         #expect(try fixture.supervisor.nightbell("status").code == 0)
         #expect(try fixture.supervisor.nightbell("show", Self.name).code != 0)
         #expect(!text().contains(": later"))
         #expect(try fixture.supervisor.nightbell("launch", Self.name).code == 0)
-        #expect(eventually(within: 30_000) { text().contains(": later") }, "\(text())")
+        for body in ["later\n", "later by command\n", "later by HTTP\n"] {
+            #expect(eventually(within: 30_000) { text().contains(": \(body)") }, "\(text())")
+        }
     }
 
     /// As a start of the machine ends it.

@@ -162,6 +162,15 @@ struct GatewayRightsTests {
         // Neither has another user the gateway's rights.
         let stranger = try connect(supervisor, as: 65_532)
         #expect(try stranger.list().isEmpty)
+        let owner = WireShow.with {
+            $0.identifier = Self.name
+            $0.ownerOnly = true
+        }
+        #expect(try error(stranger, .show(owner)) == .noSuchClient)
+        guard case .clientInfo(let shown) = try gateway.ask(.show(owner)) else {
+            throw TestFailure("its owner is not shown")
+        }
+        #expect(shown == .with { ($0.identifier, $0.uid) = (Self.name, Self.owner) })
         _ = client
         try supervisor.stop()
     }

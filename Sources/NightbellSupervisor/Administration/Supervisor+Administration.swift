@@ -22,6 +22,7 @@ extension Supervisor {
             }
             list(visible, connection, request)
         case .show(let show):
+            guard !show.ownerOnly else { return showOwner(of: show.identifier, connection, request) }
             guard let client = find(show.identifier, to: .see, connection, request) else { return }
             guard let info = info(of: client, inFull: true, for: connection) else { return }
             answer(connection, request, .clientInfo(info))

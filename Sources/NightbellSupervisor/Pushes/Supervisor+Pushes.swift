@@ -29,6 +29,19 @@ extension Supervisor {
         feed(.fact(.pushes(waiting)))
         answer(connection, request, .done(WireDone()))
     }
+
+    /// Answers for a client without a record, too: messages may wait for it.
+    func showOwner(of identifier: String, _ connection: Connection, _ request: UInt64) {
+        guard let name = ClientIdentifier(identifier),
+            let user = supervision.client(named: name).flatMap({ supervision.user(of: $0) })
+                ?? launches.declarations[name]?.registration.user ?? supervision.ownership(of: name)?.user,
+            mayAct(.see, on: user, connection)
+        else { return answer(connection, request, .error(WireError(.noSuchClient))) }
+        var info = WireClientInfo()
+        info.identifier = identifier
+        info.uid = user
+        answer(connection, request, .clientInfo(info))
+    }
 }
 
 extension PushUrgency {
