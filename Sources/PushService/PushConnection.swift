@@ -107,6 +107,7 @@ final class PushConnection {
         let message: String
 
         static let notStored = Refusal(.failed, "it cannot be stored")
+        static let unreadable = Refusal(.failed, "the store cannot be read")
 
         init(_ reason: WirePushAnswer.Reason, _ message: String) {
             self.reason = reason
@@ -125,6 +126,7 @@ final class PushConnection {
     /// - Returns: nil: it is answered at the end of the turn.
     private func body(of request: WirePushRequest) throws(Refusal) -> WirePushAnswer.OneOf_Body? {
         let recipient = try recipient(of: request)
+        guard !service.isStale else { throw .unreadable }
         switch request.body {
         case .subscribe(let message): return try subscribe(message, recipient)
         case .unsubscribe(let message):
@@ -253,6 +255,7 @@ final class PushConnection {
     }
 
     private func messages(of recipient: Recipient) -> WirePushAnswer.OneOf_Body {
+        guard !service.isStale else { return Refusal.unreadable.body }
         let after = given[recipient] ?? 0
         do throws(PushError) {
             let (messages, hasMore) = try service.messages(of: recipient, after: after)

@@ -93,7 +93,7 @@ package final class PushDoor: Sendable {
 
     func publish(_ token: String, _ key: [UInt8]) { core.withLock { $0.keys[token] = key } }
 
-    /// The service has failed; another one may publish its addresses.
+    /// The service has failed; addresses are unknown until it, or another one, publishes them.
     package func withdrawAll() {
         let offers = core.withLock { core in
             core.isReady = false

@@ -38,6 +38,7 @@ package final class PushService {
     private var acceptTimer: LoopTimer?
     private var expiryTimer: LoopTimer?
     private var repeatTimer: LoopTimer?
+    private var reloadTimer: LoopTimer?
     private var repetitions: ArraySlice<Int64> = []
     private var connections: [ObjectIdentifier: PushConnection] = [:]
     private var connectionsByUser: [UInt32: Int] = [:]
@@ -56,6 +57,8 @@ package final class PushService {
     private var addsAgainAt: Int64 = 0
     /// … and nothing is removed, because removals alone have failed, too.
     private var removesAgainAt: Int64 = 0
+    /// It could not be read either: memory may have what is not stored, and nothing is answered from it.
+    private(set) var isStale = false
     /// In nanoseconds: with each failure all of the store is read again.
     private static let storePause: Int64 = 1_000_000_000
     /// In milliseconds.
@@ -113,6 +116,7 @@ package final class PushService {
         // Each turn ends with a look at what is too old, and notes the time now and then.
         expiryTimer = LoopTimer(loop) {}
         repeatTimer = LoopTimer(loop) { [unowned self] in tellSupervisorAgain() }
+        reloadTimer = LoopTimer(loop) { [unowned self] in reload() }
         reporter.onConnected = { [unowned self] in
             repetitions = Self.repetitions[...]
             tellSupervisorAgain()
@@ -191,6 +195,12 @@ package final class PushService {
         store.dropChanges(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
         for index in accepted.indices { accepted[index].result = .failed }
         for connection in touched.values { connection.fail() }
+        reload()
+    }
+
+    /// Reads the store after it has failed. If that fails as well, it is tried again and again, and nothing is
+    /// served until it is done.
+    private func reload() {
         do throws(PushError) {
             let number = mailboxes.lastNumber
             mailboxes = try store.load(configuration.limits)
@@ -199,14 +209,19 @@ package final class PushService {
             mailboxes.numberByMessages()
             mailboxes.noteAll()
             door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
+            isStale = false
         } catch {
-            logger.error("\(error)")
+            if !isStale { logger.error("\(error)") }
+            isStale = true
+            // An address may be there, or not.
+            door.withdrawAll()
+            reloadTimer?.deadline = BootClock.now() + Self.storePause
         }
     }
 
     /// A store that has failed is left alone for a while.
-    var mayAdd: Bool { BootClock.now() >= addsAgainAt }
-    var mayRemove: Bool { BootClock.now() >= removesAgainAt }
+    var mayAdd: Bool { !isStale && BootClock.now() >= addsAgainAt }
+    var mayRemove: Bool { !isStale && BootClock.now() >= removesAgainAt }
 
     func touch(_ connection: PushConnection) { touched[ObjectIdentifier(connection)] = connection }
 
@@ -241,7 +256,7 @@ package final class PushService {
     }
 
     private func report() {
-        while reporter.hasRoom, let recipient = mailboxes.takeChanged() {
+        while !isStale, reporter.hasRoom, let recipient = mailboxes.takeChanged() {
             if let report = mailboxes.report(on: recipient),
                 !reporter.report(recipient, report.number, report.urgency)
             {

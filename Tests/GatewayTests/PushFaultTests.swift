@@ -133,6 +133,40 @@ struct PushFaultTests {
         #expect(try eventually { try fixture.push(path, "there is room") == 201 })
     }
 
+    @Test("While the store can be neither written nor read, nothing is taken for stored")
+    func unreadableStore() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let client = try fixture.supervisor.client(Self.name)
+        let path = try fixture.pushPath(client)
+        func rename(_ table: String, _ name: String) throws {
+            let code = """
+                import sqlite3, sys
+                with sqlite3.connect(sys.argv[1], 20) as database:
+                    database.execute("ALTER TABLE \(table) RENAME TO \(name)")
+                """
+            let outcome = try Program(
+                "/usr/bin/python3", ["-c", code, fixture.pushStore + "/pushes.sqlite"]
+            ).outcome()
+            #expect(outcome.code == 0, "\(outcome)")
+        }
+        try rename("number", "lost")
+        // The second time, the first one must not have left an address behind.
+        for count in 1...2 {
+            try client.say("push-endpoint second")
+            let isRefused = eventually(within: 20_000) {
+                client.output.components(separatedBy: "\nerror ").count == count + 1
+            }
+            #expect(isRefused, "\(client.output)")
+        }
+        #expect(client.output.components(separatedBy: "/push/").count == 2, "\(client.output)")
+        #expect(try fixture.push(path, "nowhere") == 503)
+        try rename("lost", "number")
+        let isStored = try eventually(within: 60_000) { try fixture.push(path, "to the first") == 201 }
+        #expect(isStored, "\(fixture.gateway.errors)")
+        #expect(try fixture.push(try fixture.pushPath(client, named: "second"), "to the second") == 201)
+        for name in ["first", "second"] { try client.wrote(" to the \(name)\n") }
+    }
+
     @Test("No other user can read the store, and a second gateway does not touch it")
     func privateStore() throws {
         let fixture = try GatewayFixture(pushes: true)

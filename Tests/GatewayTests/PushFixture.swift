@@ -23,9 +23,9 @@ extension GatewayFixture {
     }
 
     /// Has a client ask for an address.
-    func pushPath(_ client: Program) throws -> String {
+    func pushPath(_ client: Program, named name: String = "") throws -> String {
         let before = client.output.components(separatedBy: "/push/").count
-        try client.say("push-endpoint")
+        try client.say("push-endpoint \(name)")
         let isThere = eventually(within: 20_000) {
             client.output.components(separatedBy: "/push/").count > before && client.output.hasSuffix("\n")
         }
