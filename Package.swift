@@ -583,8 +583,9 @@ let package = Package(
             name: "DemoTests",
             dependencies: [
                 "EdgeTestSupport", "Launching", "LinuxSystem", "Nightbell", "NightbellCore",
-                "NightbellSupervisor", "NightbellWire", "SIPKit", "monitor-relay", "nightbell-demo",
-                "newsreader", "nightbell-gateway", "nightbell-softphone", "nightbell-transfer", "nightbelld",
+                "NightbellSupervisor", "NightbellWire", "ProgramTestSupport", "SIPKit", "monitor-relay",
+                "nightbell-demo", "newsreader", "nightbell-gateway", "nightbell-softphone",
+                "nightbell-transfer", "nightbelld",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
