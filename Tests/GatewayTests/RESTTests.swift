@@ -196,6 +196,11 @@ struct RESTTests {
             #expect(try fixture.get(path).status == 200, "\(path)")
         }
         #expect(try fixture.get("/nothing").errorCode == "NOT_FOUND")
+        for path in ["/", "/nothing"] {
+            let policy = try fixture.get(path).headers["content-security-policy"] ?? ""
+            let rules = policy.components(separatedBy: "; ")
+            #expect(rules.contains("default-src 'none'") && rules.contains("script-src 'self'"), "\(policy)")
+        }
         // With a port alone, other machines do not reach it.
         let listening = try Program.run(
             "/usr/bin/env",
