@@ -25,7 +25,8 @@ extension ScriptedClient {
         "cancel-notifications [ID …]", "badge NUMBER", "notifications",
         "stop-observing NAME", "clear-keepalive", "begin NAME", "end NAME", "remaining", "media",
         "auto-read on|off|hex",
-        "auto-echo on|off", "task-in-wake on|off", "not-idle NAME COUNT", "hang-prepare [MS]",
+        "auto-echo on|off", "task-in-wake on|off", "foreground-when-activated on|off", "not-idle NAME COUNT",
+        "hang-prepare [MS]",
         "hang-wake [MS]",
         "hang-enter [MS]", "hang-keepalive [MS]", "hang-transfer [MS]", "unhang", "spin MS", "grow MIB",
         "lock PATH", "stop",
@@ -57,7 +58,7 @@ extension ScriptedClient {
         case "handover", "release", "close", "close-released", "write", "write-hex", "read", "read-hex",
             "shutdown":
             return try useDescriptor(command, arguments)
-        case "auto-read", "auto-echo", "task-in-wake", "not-idle", "unhang":
+        case "auto-read", "auto-echo", "task-in-wake", "foreground-when-activated", "not-idle", "unhang":
             return try behave(command, arguments)
         case "transfers", "download", "upload", "authorize", "cancel-transfers", "transfer-tasks",
             "end-transfers":
@@ -293,6 +294,9 @@ extension ScriptedClient {
         case "task-in-wake":
             let on = try arguments.isOn(0)
             state.withLock { $0.beginsTaskInWake = on }
+        case "foreground-when-activated":
+            let on = try arguments.isOn(0)
+            state.withLock { $0.foregroundsWhenActivated = on }
         case "not-idle":
             let (name, count) = (try arguments.text(0), try arguments.number(1))
             state.withLock { $0.notIdle[name] = count }

@@ -33,6 +33,7 @@ final class ScriptedClient: Sendable {
         /// Reports input in hexadecimal digits, too.
         var tellsContents = false
         var beginsTaskInWake = false
+        var foregroundsWhenActivated = false
         /// How many more preparations report this name as not idle.
         var notIdle: [String: Int] = [:]
         /// How many milliseconds the next call of this handler hangs.
@@ -105,6 +106,7 @@ final class ScriptedClient: Sendable {
             self.say(
                 "activated \(activation.notification.identifier) action=\(activation.action) payload=\(payload)"
                     + " token=\(activation.token)")
+            if self.state.withLock({ $0.foregroundsWhenActivated }) { self.enterForeground() }
         }
         handlers.prepareToSuspend = { self.prepare() }
         handlers.suspendCancelled = { self.say("cancelled at=\(BootClock.now())") }
@@ -208,6 +210,16 @@ final class ScriptedClient: Sendable {
                 self.say("push-failed \(error.code.rawValue)")
                 pushes.complete(.failed)
             }
+        }
+    }
+
+    private func enterForeground() {
+        guard let client = try? client() else { return }
+        do throws(NightbellError) {
+            try client.enterForeground()
+            say("entered-foreground")
+        } catch {
+            say("not in the foreground: \(error.code.rawValue)")
         }
     }
 

@@ -119,3 +119,35 @@ final class FakeMonitor {
         }
     }
 }
+
+/// Reports on notifications, and on the server that shows them.
+extension FakeMonitor {
+    func report(server: String) throws {
+        try report(.notificationServer(.with { $0.name = server }))
+    }
+
+    func report(shown post: WireMonitorDemand.Post, as id: UInt32) throws {
+        try report(
+            .notification(
+                .with {
+                    $0.id = id
+                    $0.shown = .with {
+                        $0.number = post.number
+                        $0.revision = post.revision
+                        $0.server = "server"
+                    }
+                }))
+    }
+
+    func report(activated id: UInt32, token: String = "") throws {
+        try report(
+            .notification(
+                .with {
+                    $0.id = id
+                    $0.activated = .with {
+                        $0.action = "default"
+                        $0.token = token
+                    }
+                }))
+    }
+}

@@ -47,23 +47,6 @@ import Testing
         }
     }
 
-    private func report(_ monitor: FakeMonitor, server: String) throws {
-        try monitor.report(.notificationServer(.with { $0.name = server }))
-    }
-
-    private func report(_ monitor: FakeMonitor, shown post: WireMonitorDemand.Post, as id: UInt32) throws {
-        try monitor.report(
-            .notification(
-                .with {
-                    $0.id = id
-                    $0.shown = .with {
-                        $0.number = post.number
-                        $0.revision = post.revision
-                        $0.server = "server"
-                    }
-                }))
-    }
-
     @Test func valuesOutOfTheirRangeAreRefusedWithAReason() throws {
         let supervisor = try TestSupervisor()
         let client = try WireClient(supervisor, Self.name)
@@ -189,8 +172,8 @@ import Testing
         monitor.end()
         try monitor.start()
         #expect(try monitor.demand { !$0.posts.isEmpty }.posts == [post])
-        try report(monitor, server: "server")
-        try report(monitor, shown: post, as: 9)
+        try monitor.report(server: "server")
+        try monitor.report(shown: post, as: 9)
         try monitor.demand { $0.posts.isEmpty && $0.sources == [.notifications] }
         #expect(try list(client).map(\.state) == [.shown])
         #expect(
@@ -281,8 +264,8 @@ import Testing
         try schedule(client, "tea")
         try monitor.start()
         let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
-        try report(monitor, server: "server")
-        try report(monitor, shown: post, as: 3)
+        try monitor.report(server: "server")
+        try monitor.report(shown: post, as: 3)
         try monitor.demand { $0.posts.isEmpty }
         _ = try client.ask(.cancelNotifications(.with { $0.identifiers = ["tea"] }))
         try monitor.demand { $0.closes == [3] }
@@ -445,35 +428,5 @@ import Testing
         if !atEnd { #expect(eventually { access(state.file("notifications"), F_OK) == 0 }) }
         try supervisor.stop()
         #expect(access(state.file("notifications"), F_OK) == 0)
-    }
-
-    @Test func anActivationLaunchesAClientThatHasEnded() throws {
-        let monitor = try FakeMonitor()
-        let daemon = try DaemonProcess(
-            suspension: "none", "--set monitorProgram='\(monitor.program.path)'")
-        let actor = try TestClient(Self.name, socketPath: daemon.socketPath)
-        let first = try actor.start("")
-        // In the foreground it would be told instead.
-        try first.command("background")
-        try first.event("did-enter-background")
-        try first.command("notify tea Tea payload=table")
-        // It is done.
-        try first.say("exit 0")
-        try monitor.start()
-        let post = try #require(try monitor.demand { !$0.posts.isEmpty }.posts.first)
-        try report(monitor, server: "server")
-        try report(monitor, shown: post, as: 2)
-        try monitor.demand { $0.posts.isEmpty }
-        #expect(try WireClient(path: daemon.socketPath).show(Self.name).state == .dormant)
-        try monitor.report(
-            .notification(
-                .with {
-                    $0.id = 2; $0.activated = .with { $0.action = "default" }
-                }))
-        let second = try actor.returns("")
-        #expect(try second.event("activated") == "activated tea action=default payload=table token=")
-        try second.say("exit 0")
-        #expect(try eventually { try WireClient(path: daemon.socketPath).status().clientsByState.isEmpty })
-        #expect(actor.staysAway())
     }
 }
