@@ -15,15 +15,22 @@ final class UnifiedPushSession {
     private(set) var distributor: Program
     private let directory: String
 
-    init(isActivatable: Bool = true, retry: String = "200ms") throws {
+    /// - Parameters:
+    ///   - isActivatable: the bus can start the program.
+    ///   - version: of the specification, of a program that the bus starts.
+    init(isActivatable: Bool = true, version: String = "2", retry: String = "200ms") throws {
         fixture = try GatewayFixture(
             daemon: ["--set", "push.retry=\(retry)", "--set", "launches.retry=100ms"], pushes: true)
         directory = fixture.directory.path
         let services = directory + "/services"
         mkdir(services, 0o755)
         if isActivatable {
-            let text =
-                "[D-BUS Service]\nName=org.example.Chat\nExec=\(Self.python) \(Self.program) \(directory)/log\n"
+            let text = """
+                [D-BUS Service]
+                Name=org.example.Chat
+                Exec=/usr/bin/env VERSION=\(version) \(Self.python) \(Self.program) \(directory)/log
+
+                """
             try Data(text.utf8).write(to: URL(fileURLWithPath: services + "/org.example.Chat.service"))
         }
         let configuration = """

@@ -5,7 +5,7 @@ but its name on the bus. Each line of its log is a call that it got, or an answe
     connector.py LOG register VERSION TOKEN [KEY]    registers, and serves
     connector.py LOG unregister VERSION TOKEN        ends a registration, and serves
 
-SERVICE is its name on the bus."""
+SERVICE is its name on the bus, and VERSION its version of the specification if no argument says it."""
 
 import json, os, sys
 
@@ -59,7 +59,7 @@ class OldConnector(dbus.service.Object):
 
 DBusGMainLoop(set_as_default=True)
 bus = dbus.SessionBus()
-version = sys.argv[3] if len(sys.argv) > 3 else "2"
+version = sys.argv[3] if len(sys.argv) > 3 else os.environ.get("VERSION", "2")
 connector = (OldConnector if version == "1" else Connector)(bus, "/org/unifiedpush/Connector")
 name = dbus.service.BusName(SERVICE, bus)
 note("serves")
