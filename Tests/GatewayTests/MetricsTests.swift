@@ -128,6 +128,55 @@ struct MetricsTests {
             "\(text)")
     }
 
+    /// A supervisor with this many clients.
+    private static let crowded = """
+        import socket, sys, threading
+        def number(value):
+            return (bytes([value & 127 | 128]) + number(value >> 7)) if value > 127 else bytes([value])
+        def field(tag, content):
+            return number(tag << 3 | 2) + number(len(content)) + content
+        clients = b"".join(field(1, field(1, b"c%d" % index)) for index in range(int(sys.argv[2])))
+        # Status and List; the others are Watch.
+        answers = {32: [field(32, b"")], 33: [field(35, clients), field(2, b"")]}
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(sys.argv[1])
+        listener.listen()
+        def serve(one):
+            while packet := one.recv(65536):
+                start = 2
+                while packet[start - 1] & 128: start += 1
+                tag = (packet[start] & 127 | packet[start + 1] << 7) >> 3
+                for answer in answers.get(tag, [field(2, b"")]): one.send(packet[:start] + answer)
+        print("listens", flush=True)
+        while True:
+            threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+        """
+
+    @Test("Of a thousand clients each is named, and of more none", arguments: [(1_000, 1_000), (1_001, 0)])
+    func crowd(clients: Int, named: Int) throws {
+        let directory = try TemporaryDirectory()
+        let (socket, tokens) = (directory.file("nightbell.sock"), directory.file("tokens"))
+        let supervisor = try Program("/usr/bin/python3", ["-c", Self.crowded, socket, "\(clients)"])
+        try supervisor.wrote("listens")
+        let made = try Program.run(
+            "nightbell-gateway", ["token", "create", "test", "--tokens", tokens, "--scope", "read"])
+        let gateway = try Program(
+            "nightbell-gateway", ["--listen", "0", "--tokens", tokens, "--socket", socket])
+        try gateway.wrote("/\n")
+        let port = try #require(
+            gateway.output.split(separator: ":").last?.split(separator: "/").first.flatMap { Int($0) })
+        let peer = try HTTPPeer(port: port)
+        try peer.request(
+            "GET", "/metrics?clients=1", token: made.output.trimmingCharacters(in: .whitespacesAndNewlines))
+        let page = try peer.response().body
+        let asleep = page.split(separator: "\n").filter {
+            $0.hasPrefix("nightbell_client_asleep_seconds_total")
+        }
+        #expect(asleep.count { $0.contains("{client=\"c") } == named)
+        #expect(asleep.count == max(named, 1))
+        #expect(page.contains("nightbell_up 1\n"))
+    }
+
     @Test("Without a supervisor the page says so")
     func noSupervisor() throws {
         let fixture = try GatewayFixture()
