@@ -66,19 +66,30 @@ extension TransferEngine {
 
     private func beginIssue(of client: String, at now: Int64) {
         guard let subscription = issues.subscriptions[client] else { return }
+        // Otherwise the client has not taken the last one, or that waits for a good moment.
+        if !hasIssue(client), !addIssue(subscription, of: client) { return issues.postpone(client, at: now) }
         issues.begin(client, at: now)
         storeIssue(of: client)
-        guard queue.hasRoomForTask else { return }
+    }
+
+    private func hasIssue(_ client: String) -> Bool {
+        guard let session = sessions.id(client: client, identifier: Self.newsstand) else { return false }
+        return !taskIDs(of: session).isEmpty
+    }
+
+    /// False: not now.
+    private func addIssue(_ subscription: Subscription, of client: String) -> Bool {
+        guard queue.hasRoomForTask else { return false }
         let session = session(client: client, identifier: Self.newsstand)
-        // The client has not taken the last one, or it waits for a good moment.
-        guard taskIDs(of: session).isEmpty else { return }
         let task = TransferTask(
             url: subscription.url, fields: fields(of: client, subscription.url), wantsDigest: true,
             isDiscretionary: true)
         let record = TransferStore.Record(
             id: store.nextTaskID(), session: session, tag: Self.issueTag, task: task, state: .waiting,
             created: elapsedSeconds, wasTried: false, facts: PartialBody(), durableBytes: 0)
-        if case .refused = admit(record) { removeIfUnused(session) }
+        if case .added = admit(record) { return true }
+        removeIfUnused(session)
+        return false
     }
 
     /// The header fields that ask for what has changed since the last issue.

@@ -20,6 +20,11 @@ package struct SubscriptionPlan: Sendable {
     /// When the last issue of each client was begun. It outlives the subscription: one that is taken up again
     /// begins nothing early.
     package private(set) var begun: [String: Int64]
+    /// When an issue of each client could not be begun. It is tried again after a pause, and by the next process.
+    private var postponed: [String: Int64] = [:]
+
+    /// In seconds.
+    package static let retryPause: Int64 = 300
 
     /// - Parameter begun: when the last issue of each client was begun.
     package init(begun: [String: Int64] = [:]) { self.begun = begun }
@@ -35,6 +40,7 @@ package struct SubscriptionPlan: Sendable {
     package mutating func follow(_ now: Int64) -> [String] {
         let later = begun.filter { $0.value > now }.keys.sorted()
         for client in later { begun[client] = now }
+        for (client, instant) in postponed where instant > now { postponed[client] = now }
         return later
     }
 
@@ -44,12 +50,19 @@ package struct SubscriptionPlan: Sendable {
     }
 
     private func due(of client: String) -> Int64 {
-        guard let begun = begun[client], let subscription = subscriptions[client] else { return .min }
-        return begun + subscription.interval
+        let retry = postponed[client].map { $0 + Self.retryPause } ?? .min
+        guard let begun = begun[client], let subscription = subscriptions[client] else { return retry }
+        return max(begun + subscription.interval, retry)
     }
 
     /// The next issue of this client is begun.
-    package mutating func begin(_ client: String, at now: Int64) { begun[client] = now }
+    package mutating func begin(_ client: String, at now: Int64) {
+        begun[client] = now
+        postponed[client] = nil
+    }
+
+    /// The next issue of this client is due, and cannot be begun now.
+    package mutating func postpone(_ client: String, at now: Int64) { postponed[client] = now }
 
     /// When to look again; nil: there are no subscriptions.
     package var nextDue: Int64? { subscriptions.keys.map { due(of: $0) }.min() }

@@ -69,4 +69,17 @@ struct SubscriptionTests {
         plan.replace(with: ["a": try subscription(600)])
         #expect(plan.due(at: Self.start + 3_600) == ["a"])
     }
+
+    @Test("An issue that cannot be begun is due again after a pause, also if the clock is set back")
+    func postponed() throws {
+        var plan = SubscriptionPlan()
+        plan.replace(with: ["a": try subscription()])
+        plan.postpone("a", at: Self.start)
+        #expect(plan.nextDue == Self.start + SubscriptionPlan.retryPause && plan.due(at: Self.start).isEmpty)
+        let back = Self.start - 100 * Self.day
+        #expect(plan.follow(back).isEmpty)
+        #expect(plan.due(at: back + SubscriptionPlan.retryPause) == ["a"])
+        plan.begin("a", at: back + SubscriptionPlan.retryPause)
+        #expect(plan.nextDue == back + SubscriptionPlan.retryPause + Self.day)
+    }
 }

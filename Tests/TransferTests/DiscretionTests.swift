@@ -117,6 +117,24 @@ struct DiscretionTests {
         #expect(try server.requests().count == 1)
     }
 
+    @Test("An issue for which there is no room is begun some minutes later, or by the next process")
+    func withoutRoom() throws {
+        let process = try DemandedProcess(["--tasks", "1"])
+        try process.demand { $0.moment = .good }
+        let client = try process.open("s")
+        let task = try client.add(server.address + "/good?seed=a&size=10")
+        #expect(try client.nextResult().0.task == task)
+        #expect(try require(try process.end()).session == "s")
+        try process.subscribe(to: server.address + "/good?seed=news&size=10")
+        try process.waitForPlan { $0.nextIssueS > 0 }
+        #expect(process.lastPlan.nextIssueS <= UInt64(time(nil)) + 300)
+        try client.release(task)
+        try process.restart()
+        try process.demand { $0.moment = .good }
+        try process.subscribe(to: server.address + "/good?seed=news&size=10")
+        #expect(try require(try process.end()).session == "newsstand")
+    }
+
     @Test(
         "The next issue comes after the interval, unless the last one was not taken, or nothing has changed",
         arguments: ["", "&weak=1"])
