@@ -524,7 +524,7 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["odd-server.py"],
+            exclude: ["odd-server.py", "slow-disk.py"],
             swiftSettings: settings),
         .testTarget(
             name: "NightbellTests",

@@ -16,12 +16,15 @@ final class FileWorker {
         case flushFile(path: String)
         /// Compute the SHA-256 of so many bytes from the beginning.
         case digest(CInt, bytes: Int64)
+        /// Find out the size of a client's file, if it is a regular one.
+        case measure(CInt)
         /// Copy this many bytes from the beginning, and write the copy to the disk.
         case copy(from: CInt, to: CInt, bytes: Int64)
     }
 
     enum Result: Sendable {
         case done(digest: [UInt8]?)
+        case measured(bytes: Int64)
         case failed(SystemError)
     }
 
@@ -36,6 +39,8 @@ final class FileWorker {
         var orders = Deque<Order>()
         var results: [(UInt64, Result)] = []
         var hasEnded = false
+        /// Since when the thread waits for a client's file, by `RunningClock`; nil: it does not.
+        var readingSince: Int64?
         let resultEvent: EventDescriptor
 
         init() throws(SystemError) { resultEvent = try EventDescriptor() }
@@ -74,6 +79,13 @@ final class FileWorker {
 
     var isIdle: Bool { handlers.isEmpty }
 
+    /// Since when the thread waits for a client's file, by `RunningClock`; nil: it does not.
+    var readingSince: Int64? {
+        shared.lock.lock()
+        defer { shared.lock.unlock() }
+        return shared.readingSince
+    }
+
     /// - Parameter handler: called on the loop's thread.
     func submit(_ job: Job, _ handler: @escaping (Result) -> Void) {
         last += 1
@@ -102,7 +114,7 @@ final class FileWorker {
             if shared.hasEnded { return shared.lock.unlock() }
             let order = shared.orders.removeFirst()
             shared.lock.unlock()
-            let result = perform(order.job)
+            let result = perform(order.job, shared)
             shared.lock.lock()
             shared.results.append((order.number, result))
             shared.lock.unlock()
@@ -110,7 +122,7 @@ final class FileWorker {
         }
     }
 
-    private static func perform(_ job: Job) -> Result {
+    private static func perform(_ job: Job, _ shared: Shared) -> Result {
         do throws(SystemError) {
             switch job {
             case .flush(let file):
@@ -123,8 +135,13 @@ final class FileWorker {
                 return .done(digest: nil)
             case .digest(let file, let bytes):
                 return .done(digest: try digest(file, bytes))
+            case .measure(let file):
+                var status = stat()
+                _ = try foreignCall("fstat", shared) { unsafe Int(fstat(file, &status)) }
+                guard status.st_mode & S_IFMT == S_IFREG else { return .done(digest: nil) }
+                return .measured(bytes: Int64(status.st_size))
             case .copy(let source, let target, let bytes):
-                try copy(source, target, bytes)
+                try copy(source, target, bytes, shared)
                 _ = try systemCall("fsync") { fsync(target) }
                 return .done(digest: nil)
             }
@@ -152,13 +169,29 @@ final class FileWorker {
         return Array(hash.finalize())
     }
 
-    private static func copy(_ source: CInt, _ target: CInt, _ bytes: Int64) throws(SystemError) {
+    /// A call that the file system of a client's file may not answer.
+    private static func foreignCall(
+        _ name: String, _ shared: Shared, _ call: () -> Int
+    ) throws(SystemError) -> Int {
+        func note(_ instant: Int64?) {
+            shared.lock.lock()
+            shared.readingSince = instant
+            shared.lock.unlock()
+        }
+        note(RunningClock.now())
+        defer { note(nil) }
+        return try systemCall(name, call)
+    }
+
+    private static func copy(
+        _ source: CInt, _ target: CInt, _ bytes: Int64, _ shared: Shared
+    ) throws(SystemError) {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferBytes, alignment: 16)
         defer { unsafe buffer.deallocate() }
         var offset: Int64 = 0
         while offset < bytes {
             let wanted = min(Int64(bufferBytes), bytes - offset)
-            let count = try systemCall("pread") {
+            let count = try foreignCall("pread", shared) {
                 unsafe pread(source, buffer.baseAddress, Int(wanted), Int(offset))
             }
             guard count > 0 else { throw SystemError(code: EIO, call: "pread") }

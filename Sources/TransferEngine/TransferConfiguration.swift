@@ -12,7 +12,7 @@ package struct TransferConfiguration: Sendable {
     package var orphanLifetime: Int64 = 7 * 86_400
     /// The process ends after it, with nothing to do and no connection.
     package var idleTime: Int64 = 30
-    /// An attempt fails when no byte arrives for so long.
+    /// An attempt fails when no byte arrives for so long; uploads do when a file to send cannot be read for so long.
     package var stallTime = 60
     package var connectTime = 30
     /// A file with certificates of authorities; nil: the system's.

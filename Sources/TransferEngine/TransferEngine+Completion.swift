@@ -38,7 +38,7 @@ extension TransferEngine {
     private func check(_ result: FileWorker.Result, _ attempt: Attempt, _ status: Int) {
         guard let task = tasks[attempt.id], task.isFinishing else { return }
         switch result {
-        case .failed: finish(attempt.id, Outcome(failure: .storage, status: status))
+        case .failed, .measured: finish(attempt.id, Outcome(failure: .storage, status: status))
         case .done(let digest):
             if let expected = task.record.task.expectedDigest, digest != expected {
                 return restart(attempt, status)

@@ -41,10 +41,10 @@ extension TransferEngine {
         store.setSeen(id, now)
     }
 
-    /// - Returns: whether it had neither a task nor a connection.
+    /// - Returns: whether it had neither a task nor a connection, and no file is copied for it.
     @discardableResult
     func removeIfUnused(_ id: SessionID) -> Bool {
-        guard let session = sessions[id], session.isUnused else { return false }
+        guard let session = sessions[id], session.isUnused, !hasCopies(id) else { return false }
         removeSession(id)
         return true
     }

@@ -1,4 +1,3 @@
-import Glibc
 import LinuxSystem
 import TransferModel
 
@@ -13,7 +12,7 @@ extension TransferEngine {
     /// Adds a task, unless there is one with the same tag.
     ///
     /// - Parameters:
-    ///   - body: of an upload; it is copied from its beginning.
+    ///   - body: of an upload; it is copied from its beginning, unless it is being copied for the same tag already.
     ///   - handler: called when the task is there, perhaps before this returns. It is stored with the end of
     ///     that turn.
     func add(
@@ -21,6 +20,7 @@ extension TransferEngine {
         _ handler: @escaping (Addition) -> Void
     ) {
         if !tag.isEmpty, let id = sessions[session]?.task(tagged: tag) { return handler(.added(id)) }
+        if joinCopy(tagged: tag, of: session, handler) { return }
         if let flaw = task.flaw { return handler(.refused(flaw)) }
         guard queue.hasRoomForTask else { return handler(.refused("there are too many tasks")) }
         let id = store.nextTaskID()
@@ -31,15 +31,11 @@ extension TransferEngine {
         case .download: handler(admit(record))
         case .upload:
             guard let body else { return handler(.refused("an upload needs a file")) }
-            copy(OpenFile(body), for: record, handler)
+            beginCopy(OpenFile(body), for: record, handler)
         }
     }
 
     func admit(_ record: TransferStore.Record) -> Addition {
-        // A second request with the same tag may have come while the file was copied.
-        if !record.tag.isEmpty, let id = sessions[record.session]?.task(tagged: record.tag) {
-            return .added(id)
-        }
         guard sessions[record.session] != nil else { return .refused("the session is gone") }
         do throws(TransferError) {
             try store.add(record)
@@ -49,59 +45,6 @@ extension TransferEngine {
         insert(record)
         onChange(record.id, record.session)
         return .added(record.id)
-    }
-
-    private func copy(
-        _ source: OpenFile, for record: TransferStore.Record, _ handler: @escaping (Addition) -> Void
-    ) {
-        let target: OpenFile
-        let bytes: Int64
-        do throws(SystemError) {
-            var status = stat()
-            _ = try systemCall("fstat") { unsafe fstat(source.rawValue, &status) }
-            guard status.st_mode & S_IFMT == S_IFREG else {
-                return handler(.refused("only a regular file can be sent"))
-            }
-            bytes = Int64(status.st_size)
-            target = try files.open(record.id, of: record.session, .body)
-        } catch {
-            return handler(.refused("\(error)"))
-        }
-        guard queue.beginCopy(bytes: bytes) else {
-            files.remove(record.id, of: record.session)
-            return handler(.refused("there is no room for the file"))
-        }
-        guard files.hasRoom(for: bytes + uncopiedBytes) else {
-            queue.endCopy(bytes: bytes)
-            files.remove(record.id, of: record.session)
-            return handler(.refused("there is no room for the file"))
-        }
-        copies[record.id] = (target, bytes)
-        copier.submit(.copy(from: source.rawValue, to: target.rawValue, bytes: bytes)) {
-            [unowned self] result in
-            // Both files were open until here.
-            withExtendedLifetime((source, target)) {}
-            copies[record.id] = nil
-            queue.endCopy(bytes: bytes)
-            var addition: Addition
-            switch result {
-            case .done: addition = admit(record)
-            case .failed(let error): addition = .refused("\(error)")
-            }
-            if case .added(record.id) = addition {
-            } else {
-                files.remove(record.id, of: record.session)
-            }
-            handler(addition)
-        }
-    }
-
-    /// The room that the files which are being copied will take yet.
-    private var uncopiedBytes: Int64 {
-        copies.values.reduce(0) { sum, copy in
-            let copied = (try? copy.target.size()) ?? 0
-            return sum + max(0, copy.bytes - copied)
-        }
     }
 
     /// Ends a task as cancelled; nothing, if it is finished.

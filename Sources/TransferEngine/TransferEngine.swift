@@ -57,7 +57,8 @@ package final class TransferEngine {
     /// Reports that the clock on the wall was set; nil: nothing has needed it yet.
     var clockChange: ClockChangeDescriptor?
     /// Files of uploads that are being copied.
-    var copies: [TaskID: (target: OpenFile, bytes: Int64)] = [:]
+    var copies: [TaskID: BodyCopy] = [:]
+    var copyTimer: LoopTimer?
     /// Results that are not written to the disk yet, as far as they are still there.
     var unflushed: [TaskID] = []
     var flushTimer: LoopTimer?
@@ -97,6 +98,7 @@ package final class TransferEngine {
         reminderTimer = LoopTimer(loop) { [unowned self] in remind() }
         issueTimer = LoopTimer(loop) { [unowned self] in beginIssues() }
         flushTimer = LoopTimer(loop) { [unowned self] in flushResults() }
+        copyTimer = LoopTimer(loop) { [unowned self] in lookAtCopies() }
         try load()
         endOld()
     }
@@ -269,7 +271,7 @@ package final class TransferEngine {
         for id in sessions.ids {
             // The time of one that ends in this turn begins with it.
             guard let session = sessions[id], session.connections == 0, session.isWhollySettled,
-                !ended.contains(id), now - session.seen >= configuration.orphanLifetime
+                !ended.contains(id), !hasCopies(id), now - session.seen >= configuration.orphanLifetime
             else { continue }
             removeSession(id)
         }

@@ -62,7 +62,10 @@ struct TransferCommand: ParsableCommand {
             valueName: "seconds"))
     var orphans: Int64 = 7 * 86_400
 
-    @Option(help: ArgumentHelp("An attempt fails when no byte arrives for so long.", valueName: "seconds"))
+    @Option(
+        help: ArgumentHelp(
+            "An attempt fails when no byte arrives for so long; uploads are refused when a file to send cannot be read for so long.",
+            valueName: "seconds"))
     var stall = 60
 
     @Option(help: ArgumentHelp("The delay after a first failure, which doubles.", valueName: "milliseconds"))

@@ -149,7 +149,10 @@ final class TransferLink: Sendable {
     /// Makes a request, on another connection again if one ends before the answer. The client is not suspended
     /// meanwhile: what it begins could be lost with it.
     ///
-    /// - Parameter isAddition: there is a task to be told of afterwards.
+    /// - Parameters:
+    ///   - descriptors: the file of an upload. The answer takes as long as the copy of it: it is waited for while the
+    ///     connection lasts.
+    ///   - isAddition: there is a task to be told of afterwards.
     func request(
         descriptors: [CInt] = [], isAddition: Bool = false, _ change: (inout WireTransferRequest) -> Void
     ) throws(NightbellError) -> WireTransferAnswer {
@@ -178,7 +181,15 @@ final class TransferLink: Sendable {
         request.number = number
         var patience = Patience(session.requestTimeout, from: BootClock.now())
         var sentOn: TransferConnection?
-        while let slice = patience.next(at: BootClock.now()) {
+        while true {
+            guard let slice = patience.next(at: BootClock.now()) else {
+                try? askForProcess()
+                guard !descriptors.isEmpty, let sentOn, core.withLock({ $0.connection === sentOn }) else {
+                    throw NightbellError(.requestTimedOut, "the transfer process does not answer")
+                }
+                patience = Patience(session.requestTimeout, from: BootClock.now())
+                continue
+            }
             if let answer = core.withLock({ $0.answers.removeValue(forKey: number) }) {
                 guard answer.refusal.isEmpty else { throw NightbellError(.transferRefused, answer.refusal) }
                 return answer
@@ -206,8 +217,6 @@ final class TransferLink: Sendable {
             }
             readOrWait(connection, slice)
         }
-        try? askForProcess()
-        throw NightbellError(.requestTimedOut, "the transfer process does not answer")
     }
 
     /// Has the supervisor look after the process, which it replaces if that hangs.

@@ -12,8 +12,8 @@ import TransferWire
 ///
 /// When its user quits the client, its transfers are cancelled. Make one value for an identifier at a time.
 /// All methods may be called from any thread and from inside handlers; they block until the transfer process
-/// has answered, for at most the client's ``Client/Configuration/requestTimeout``. Until then the client is not
-/// suspended, as long as it is granted background tasks.
+/// has answered, for at most the client's ``Client/Configuration/requestTimeout``, and in ``upload(_:to:name:options:)``
+/// until the file is copied. Until then the client is not suspended, as long as it is granted background tasks.
 public final class TransferSession: Sendable {
     /// Callbacks, one at a time, on a thread of the session's.
     public struct Handlers: Sendable {
@@ -104,7 +104,8 @@ public final class TransferSession: Sendable {
         try add(.download, address, name, options, [])
     }
 
-    /// Uploads a regular file, which is copied from its beginning before this returns.
+    /// Uploads a regular file, which is copied from its beginning before this returns, however long that takes. If
+    /// the file system of the file does not answer for a minute, the upload is refused.
     ///
     /// - Parameters:
     ///   - file: a descriptor, which stays the caller's.
