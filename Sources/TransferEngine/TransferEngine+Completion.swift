@@ -89,4 +89,23 @@ extension TransferEngine {
         }
         retry(attempt.id)
     }
+
+    // MARK: An orderly end
+
+    /// Stops all transfers, and ends the loop when the files are on the disk, or the time for that is over: the
+    /// machine may be about to end, after which only durable bytes count.
+    func endInOrder() {
+        isEnding = true
+        for attempt in attempts.values { multi.stop(attempt.transfer) }
+        attempts.removeAll()
+        for task in tasks.values where task.record.task.kind == .download {
+            let (id, bytes) = (task.id, task.bytes)
+            guard bytes > task.record.durableBytes else { continue }
+            flusher.submit(.flushFile(path: files.path(id, of: task.session, .data))) {
+                [unowned self] result in
+                if case .done = result { setDurable(id, bytes) }
+            }
+        }
+        endTimer?.set(milliseconds: Self.longestEnd)
+    }
 }

@@ -64,6 +64,11 @@ package final class TransferEngine {
     var flushTimer: LoopTimer?
     /// In milliseconds, at most.
     static let flushPause: Int64 = 5_000
+    /// Nothing is begun any more: see `endInOrder`.
+    var isEnding = false
+    var endTimer: LoopTimer?
+    /// In milliseconds.
+    static let longestEnd: Int64 = 2_000
     /// Something in the queue may have changed since it was asked last.
     var isQueueStale = true
     /// Sessions of which a task has ended in this turn, or has begun to wait for room.
@@ -99,6 +104,7 @@ package final class TransferEngine {
         issueTimer = LoopTimer(loop) { [unowned self] in beginIssues() }
         flushTimer = LoopTimer(loop) { [unowned self] in flushResults() }
         copyTimer = LoopTimer(loop) { [unowned self] in lookAtCopies() }
+        endTimer = LoopTimer(loop) { loop.stop() }
         try load()
         endOld()
     }
@@ -198,7 +204,7 @@ package final class TransferEngine {
     package func endTurn() {
         do throws(TransferError) {
             // A task that ends instead of beginning lets others run.
-            while isQueueStale {
+            while isQueueStale, !isEnding {
                 isQueueStale = false
                 for id in queue.start(at: BootClock.now()) { try begin(id) }
                 queueTimer?.deadline = queue.nextDeadline(after: BootClock.now())
@@ -212,6 +218,7 @@ package final class TransferEngine {
             fail(error)
         }
         if let error = multi.failure { fail(.loop(error)) }
+        if isEnding, worker.isIdle, flusher.isIdle { loop.stop() }
     }
 
     /// Has this done when the changes of this turn are stored.

@@ -33,7 +33,7 @@ package final class TransferServer {
     /// when as many are on their way as a process may have open: often 1,024.
     private static let mostHeldFiles = 256
 
-    /// - Parameter signals: of SIGTERM; the process ends when it is readable.
+    /// - Parameter signals: of SIGTERM; the process ends in order when it is readable.
     package init(
         _ loop: HandlerLoop, _ engine: TransferEngine, listener: consuming SeqPacketSocket,
         supervisor: SupervisorLink? = nil, user: uid_t = geteuid(), signals: CInt? = nil
@@ -49,7 +49,10 @@ package final class TransferServer {
                 [unowned self] _ in accept()
             }
             if let signals {
-                signalWatch = try DescriptorWatch(loop, signals, .read) { _ in loop.stop() }
+                signalWatch = try DescriptorWatch(loop, signals, .read) { [unowned self] _ in
+                    signalWatch = nil
+                    engine.endInOrder()
+                }
             }
         } catch {
             throw .loop(error)

@@ -252,6 +252,65 @@ struct KillTests {
         for _ in 0..<4 { #expect(try later.nextResult().0.failure == .none) }
     }
 
+    @Test("After SIGTERM and a start of the machine nothing is fetched twice")
+    func machineEnd() throws {
+        let server = try OddServer()
+        let process = try TransferProcess()
+        try terminate(process, server)
+        let sizes = try output(
+            "/bin/sh", "-c", "stat -c %s \(process.data)/sessions/1/*.data"
+        ).text.split(separator: "\n").compactMap { Int($0) }.sorted()
+        #expect(sizes.count == 2 && sizes[0] > 300_000 && sizes[1] == 6_000_000, "\(sizes)")
+        let before = try server.requests().count
+        try change(process, "UPDATE boot SET id = 'another'")
+        try process.start()
+        let client = try process.open()
+        for _ in 0..<2 { #expect(try client.nextResult().0.failure == .none) }
+        let requests = try server.requests().dropFirst(before)
+        #expect(requests.count == 1 && requests.first?.contains("bytes=\(sizes[0])-") == true, "\(requests)")
+    }
+
+    /// Ends the process in the middle of one transfer, with the result of another.
+    private func terminate(_ process: TransferProcess, _ server: OddServer) throws {
+        let client = try process.open()
+        try client.add(server.address + "/good?seed=b&size=6000000")
+        #expect(try client.nextResult().0.failure == .none)
+        try client.add(server.address + "/slow?seed=a&size=6000000&ms=20")
+        #expect(
+            try eventually {
+                try client.request { $0.list.after = 0 }.tasks.contains {
+                    $0.state == .running && $0.receivedBytes > 300_000
+                }
+            })
+        #expect(Glibc.kill(process.process.pid, SIGTERM) == 0)
+        process.process.reap()
+        #expect(process.process.status == 0)
+    }
+
+    @Test("The orderly end of a supervisor is one of its transfers")
+    func supervisorEnd() throws {
+        let server = try OddServer()
+        let supervisor = try Supervised()
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        try client.command("download s a \(server.address)/slow?seed=a&size=6000000&ms=100")
+        var (path, status) = ("", stat())
+        #expect(
+            eventually(within: 30_000) {
+                let session = (try? SmallFile.names(in: supervisor.store + "/sessions"))?.first ?? ""
+                path = "\(supervisor.store)/sessions/\(session)/1.data"
+                return stat(path, &status) == 0 && status.st_size > 100_000
+            })
+        let daemon = try supervisor.daemon.handle()
+        #expect(kill(supervisor.daemon.pid, SIGTERM) == 0)
+        #expect(!Poll.wait(daemon.rawValue, for: .readable, timeoutMilliseconds: 30_000).isEmpty)
+        #expect(stat(path, &status) == 0)
+        let code =
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1] + '/transfers.sqlite', 20).execute('SELECT durable FROM task').fetchall())"
+        let durable = try output("/usr/bin/python3", "-c", code, supervisor.store).text
+        #expect(durable == "[(\(status.st_size),)]\n")
+    }
+
     @Test("Uploads that were accepted arrive, also if the process is killed")
     func uploads() throws {
         let server = try OddServer()

@@ -78,10 +78,15 @@ final class HelperProcess {
     var hasUnread: Bool { SocketTraffic.hasUnsent(connection.rawValue) }
 
     /// Ends it: nothing of it is read any more. Its pidfd reports when it can be reaped.
-    func kill() {
+    func kill() { end(by: SIGKILL) }
+
+    /// As `kill`, in order.
+    func terminate() { end(by: SIGTERM) }
+
+    private func end(by signal: CInt) {
         readable.disarm()
         do throws(SystemError) {
-            try process.signal(SIGKILL)
+            try process.signal(signal)
         } catch {
             // It has ended.
         }

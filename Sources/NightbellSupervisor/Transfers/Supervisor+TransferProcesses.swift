@@ -145,14 +145,22 @@ extension Supervisor {
         }
     }
 
+    /// How long the processes have to write to the disk what they have: the machine may be about to end.
+    private static let longestEnd: Int64 = 3_000_000_000
+
     /// The supervisor ends.
     func endTransfers() {
         for (user, service) in transferCare.services {
-            if let process = service.process { transferCare.ending.append(process) }
+            if let process = service.process {
+                process.terminate()
+                transferCare.ending.append(process)
+            }
             service.process = nil
             if let socket = transferSocket(of: user) { unsafe unlink(socket) }
         }
+        let limit = BootClock.now() + Self.longestEnd
         for process in transferCare.ending {
+            process.reap(within: CInt(clamping: max(0, limit - BootClock.now()) / 1_000_000))
             process.kill()
             process.reap(within: 1_000)
         }
