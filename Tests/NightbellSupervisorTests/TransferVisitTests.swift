@@ -85,6 +85,37 @@ import Testing
         try supervisor.stop()
     }
 
+    @Test("Transfers that can wait are interrupted when the machine is short, also if nothing else happens")
+    func shortage() throws {
+        // It notes the moments that it is told of: field 3 of demands.
+        let transfers = try program(
+            "/usr/bin/python3",
+            """
+            import socket
+            connection = socket.socket(fileno=3)
+            connection.setblocking(True)
+            connection.send(bytes([0x12, 2, 8, 1]))
+            while demand := connection.recv(65536):
+                with open("\(directory.path)/starts", "a") as file:
+                    if b"\\x18\\x01" in demand: file.write("good ")
+                    if b"\\x18\\x02" in demand: file.write("bad ")
+            """)
+        let supervisor = try TestSupervisor { configuration in
+            configuration.stateDirectory = directory.path + "/state"
+            configuration.transfers = transfers
+            configuration.pressure = (directory.path, .milliseconds(100))
+        }
+        let moments = { (try? SmallFile.readText(directory.path + "/starts")) ?? "" }
+        #expect(eventually(within: 60_000) { moments() == "bad good " })
+        let pressure = directory.path + "/cpu"
+        _ = try OwnedDescriptor(opening: pressure, O_WRONLY | O_CREAT, mode: 0o644)
+        try SmallFile.write("some avg10=99.00 avg60=0.00 avg300=0.00 total=0\n", to: pressure)
+        #expect(eventually(within: 10_000) { moments() == "bad good bad " })
+        unlink(pressure)
+        #expect(eventually(within: 10_000) { moments() == "bad good bad good " })
+        try supervisor.stop()
+    }
+
     private func report(metered: Bool, _ monitor: FakeMonitor) throws {
         try monitor.report(
             .network(

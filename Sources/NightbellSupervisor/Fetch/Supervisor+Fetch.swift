@@ -22,15 +22,18 @@ extension Supervisor {
     /// Readings of two clocks one after the other differ by less.
     private static let clockTolerance: Int64 = 500_000_000
 
-    /// When the shortage is looked at again; nil: there is none, and a later turn is soon enough.
-    var nextLookAtMachine: Instant? { fetchCare.isShort && isMachineLookedAt ? fetchCare.nextLook : nil }
+    /// When shortages are looked at again; nil: there is none that would end, and no transfer that one would interrupt,
+    /// and a later turn is soon enough.
+    var nextLookAtMachine: Instant? {
+        (fetchCare.isShort || transferCare.isGoodMoment) && isMachineLookedAt ? fetchCare.nextLook : nil
+    }
 
     /// Whether any client fetches, or has transfers that wait.
     private var isMachineLookedAt: Bool { ask { !$0.fetches.isEmpty || $0.hasDiscretionaryTransfers } }
 
     /// Tells the core of local time and of shortages, if any client fetches or has transfers that wait: at most once a minute, and in
-    /// turns that there are anyway (`SupervisorConfiguration.pressure`). Only while memory or processors are
-    /// short the timer is set for it.
+    /// turns that there are anyway (`SupervisorConfiguration.pressure`). The timer is set for it only while memory or
+    /// processors are short, or transfers run that can wait.
     func lookAtMachine() {
         guard isMachineLookedAt, fetchCare.nextLook.map({ $0 <= now }) ?? true else { return }
         fetchCare.nextLook = now + configuration.pressure.interval
