@@ -108,6 +108,23 @@ struct EndTests {
         #expect(try later.nextResult().0.task == task)
     }
 
+    @Test("A task that needs credentials is told while others of its session run")
+    func credentialsMeanwhile() throws {
+        let process = try DemandedProcess()
+        try process.demand { _ in }
+        let client = try process.open("s")
+        let slow = try client.add(server.address + "/slow?seed=a&size=60000000&ms=100")
+        #expect(
+            try eventually(within: 60_000) {
+                try client.request { $0.list.after = 0 }.tasks.map(\.state) == [.running]
+            })
+        let secret = try client.add(server.address + "/secret?seed=a&size=1000")
+        #expect(try process.end()?.session == "s")
+        let tasks = try client.request { $0.list.after = 0 }.tasks
+        #expect(tasks.map(\.task) == [slow, secret])
+        #expect(tasks.map(\.state) == [.running, .needsCredentials])
+    }
+
     @Test("A client that comes, and cannot give credentials, is told again later and later")
     func challenges() throws {
         let process = try DemandedProcess()

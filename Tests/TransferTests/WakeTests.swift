@@ -356,15 +356,37 @@ struct WakeTests {
         #expect(!client.isCalled)
     }
 
-    @Test("A client is woken when a task needs credentials, and continues it")
-    func credentials() throws {
-        let client = try SupervisedClient(supervisor, "org.test.reader")
+    @Test(
+        "A client is woken, or launched, when a task needs credentials, and continues it",
+        arguments: [false, true])
+    func credentials(isDormant: Bool) throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader", isLaunchable: true)
         try client.command("transfers s")
-        try client.command("download s a \(server.address)/secret?seed=sa&size=1500000")
+        if isDormant {
+            kill(try client.pid(), SIGKILL)
+            try supervisor.wait(for: client.name, toBe: "dormant")
+        } else {
+            try client.sleep()
+        }
+        try addSecret(for: client)
+        if isDormant {
+            try client.accept()
+            try client.hello()
+        }
+        #expect(try client.event("wake").contains("transfer "))
+        if isDormant { try client.tell("transfers s") }
         try client.event("needs-credentials s a")
         try client.command("authorize s a Bearer open")
         #expect(try client.event("transferred s a").contains("status=200"))
         try checkStore()
+    }
+
+    /// Adds a task for a client: the server might answer its own request before it sleeps.
+    private func addSecret(for client: SupervisedClient) throws {
+        let path = "\(supervisor.directory.path)/run/transfers/\(Supervised.user)"
+        let transfers = try TransferClient(path: path)
+        try transfers.open(client: client.name, "s")
+        try transfers.add(server.address + "/secret?seed=sa&size=1500000", tag: "a")
     }
 
     @Test("An upload goes on while its client sleeps")
