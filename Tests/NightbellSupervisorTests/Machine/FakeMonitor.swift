@@ -67,7 +67,8 @@ final class FakeMonitor {
 
     /// Waits for the end of the process.
     func waitForEnd() throws {
-        let deadline = BootClock.now() + Int64(WireClient.patience) * 1_000_000
+        // The supervisor has it idle for ten seconds first, which is the patience with an answer.
+        let deadline = BootClock.now() + 3 * Int64(WireClient.patience) * 1_000_000
         while BootClock.now() < deadline {
             let isOver = try withConnection { connection in
                 _ = Poll.wait(connection.rawValue, for: .readable, timeoutMilliseconds: WireClient.patience)
