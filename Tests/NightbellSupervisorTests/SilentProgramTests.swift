@@ -135,7 +135,10 @@ import Testing
             $0.settings.launches.relaunches = 0
             $0.declarations = [declaration]
         }
-        func info() throws -> WireClientInfo { try #require(try supervisor.show(name)) }
+        func info() throws -> WireClientInfo {
+            let shown = try supervisor.show(name)
+            return try #require(shown)
+        }
         #expect(try eventually { try !info().warnings.isEmpty })
         for _ in 0..<3 {
             let before = try info().counters["launches"]
