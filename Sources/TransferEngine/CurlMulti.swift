@@ -80,7 +80,6 @@ final class CurlMulti {
             let reads = what == CURL_POLL_IN || what == CURL_POLL_INOUT
             let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
             if reads, watches.read == nil {
-                ReceiveWindow.fixIfNear(socket)
                 watches.read = try DescriptorWatch(loop, socket, .read) { [unowned self] _ in
                     act(socket, CURL_CSELECT_IN)
                 }

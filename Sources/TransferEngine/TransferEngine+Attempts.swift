@@ -106,9 +106,11 @@ extension TransferEngine {
         tasks[id]?.record.durableBytes = 0
         tasks[id]?.bytes = bytes
         store.setFacts(id, facts, durableBytes: 0)
-        guard had else { return }
         // The validator of the former part must not be found with bytes of this one.
-        store.makePromise()
+        if had { store.makePromise() }
+        // libcurl may receive a whole file before the turn ends. If the process is killed then, what it has received is of
+        // use only with its validator.
+        guard had || facts.validator != nil else { return }
         do throws(TransferError) {
             try store.commit()
         } catch {

@@ -139,6 +139,23 @@ struct KillTests {
             })
     }
 
+    @Test("No byte of a part is there before its validator, which a process that is killed then would need")
+    func validatorFirst() throws {
+        let server = try Nginx()
+        try server.add("large", [UInt8](repeating: 7, count: 64 << 20))
+        let code =
+            "import sqlite3, sys; print(sqlite3.connect(sys.argv[1] + '/transfers.sqlite').execute('SELECT entity_tag IS NOT NULL FROM task').fetchall())"
+        for _ in 0..<5 {
+            let process = try TransferProcess()
+            try process.open().add(server.address + "/large")
+            var status = stat()
+            #expect(
+                eventually { stat(process.data + "/sessions/1/1.data", &status) == 0 && status.st_size > 0 })
+            try #require(stop(process.process.pid))
+            #expect(try output("/usr/bin/python3", "-c", code, process.data).text == "[(1,)]\n")
+        }
+    }
+
     @Test("A process goes on, and starts, while another one has locked its store for a moment")
     func lockedStore() throws {
         let server = try OddServer()
