@@ -8,7 +8,7 @@ import LinuxSystem
 /// A thread for work on files that takes time: writing to the disk, copies and digests. The loop must not
 /// wait for them.
 final class FileWorker {
-    /// The descriptors are closed by their owner, after the result has come.
+    /// The descriptors are closed by their owner, after the result has come; that of `close` is the worker's.
     enum Job: Sendable {
         /// Write to the disk.
         case flush(CInt)
@@ -20,6 +20,8 @@ final class FileWorker {
         case measure(CInt)
         /// Copy this many bytes from the beginning, and write the copy to the disk.
         case copy(from: CInt, to: CInt, bytes: Int64)
+        /// Close a client's file, which its file system may hold up.
+        case close(CInt)
     }
 
     enum Result: Sendable {
@@ -39,6 +41,8 @@ final class FileWorker {
         var orders = Deque<Order>()
         var results: [(UInt64, Result)] = []
         var hasEnded = false
+        /// Jobs that are to end early.
+        var cancelled: Set<UInt64> = []
         /// Since when the thread waits for a client's file, by `RunningClock`; nil: it does not.
         var readingSince: Int64?
         let resultEvent: EventDescriptor
@@ -87,12 +91,23 @@ final class FileWorker {
     }
 
     /// - Parameter handler: called on the loop's thread.
-    func submit(_ job: Job, _ handler: @escaping (Result) -> Void) {
+    /// - Returns: the number of the job.
+    @discardableResult
+    func submit(_ job: Job, _ handler: @escaping (Result) -> Void) -> UInt64 {
         last += 1
         handlers[last] = handler
         shared.lock.lock()
         shared.orders.append(Order(number: last, job: job))
         shared.lock.signal()
+        shared.lock.unlock()
+        return last
+    }
+
+    /// A copy fails with ECANCELED, if it has not ended yet.
+    func cancel(_ job: UInt64) {
+        guard handlers[job] != nil else { return }
+        shared.lock.lock()
+        shared.cancelled.insert(job)
         shared.lock.unlock()
     }
 
@@ -114,17 +129,18 @@ final class FileWorker {
             if shared.hasEnded { return shared.lock.unlock() }
             let order = shared.orders.removeFirst()
             shared.lock.unlock()
-            let result = perform(order.job, shared)
+            let result = perform(order, shared)
             shared.lock.lock()
+            shared.cancelled.remove(order.number)
             shared.results.append((order.number, result))
             shared.lock.unlock()
             try? shared.resultEvent.signal()
         }
     }
 
-    private static func perform(_ job: Job, _ shared: Shared) -> Result {
+    private static func perform(_ order: Order, _ shared: Shared) -> Result {
         do throws(SystemError) {
-            switch job {
+            switch order.job {
             case .flush(let file):
                 _ = try systemCall("fdatasync") { fdatasync(file) }
                 return .done(digest: nil)
@@ -141,8 +157,15 @@ final class FileWorker {
                 guard status.st_mode & S_IFMT == S_IFREG else { return .done(digest: nil) }
                 return .measured(bytes: Int64(status.st_size))
             case .copy(let source, let target, let bytes):
-                try copy(source, target, bytes, shared)
+                try copy(source, target, bytes, order.number, shared)
                 _ = try systemCall("fsync") { fsync(target) }
+                return .done(digest: nil)
+            case .close(let file):
+                // Not repeated, whatever it returns.
+                _ = try foreignCall("close", shared) {
+                    _ = Glibc.close(file)
+                    return 0
+                }
                 return .done(digest: nil)
             }
         } catch {
@@ -184,12 +207,16 @@ final class FileWorker {
     }
 
     private static func copy(
-        _ source: CInt, _ target: CInt, _ bytes: Int64, _ shared: Shared
+        _ source: CInt, _ target: CInt, _ bytes: Int64, _ number: UInt64, _ shared: Shared
     ) throws(SystemError) {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferBytes, alignment: 16)
         defer { unsafe buffer.deallocate() }
         var offset: Int64 = 0
         while offset < bytes {
+            shared.lock.lock()
+            let isCancelled = shared.cancelled.contains(number)
+            shared.lock.unlock()
+            guard !isCancelled else { throw SystemError(code: ECANCELED, call: "copy") }
             let wanted = min(Int64(bufferBytes), bytes - offset)
             let count = try foreignCall("pread", shared) {
                 unsafe pread(source, buffer.baseAddress, Int(wanted), Int(offset))

@@ -2,13 +2,29 @@ import EventHandlers
 import LinuxSystem
 import TransferModel
 
+/// A client's file. It is closed on the copier's thread, which its file system may hold up.
+final class ClientFile {
+    let rawValue: CInt
+    private let copier: FileWorker
+
+    init?(_ descriptor: consuming OwnedDescriptor?, _ copier: FileWorker) {
+        guard let descriptor else { return nil }
+        rawValue = descriptor.take()
+        self.copier = copier
+    }
+
+    deinit { copier.submit(.close(rawValue)) { _ in } }
+}
+
 /// An upload of which the file is being copied, or waits for that.
 struct BodyCopy {
     let record: TransferStore.Record
-    let source: OpenFile
+    let source: ClientFile
     /// nil: the size of the file is not known yet.
     var target: OpenFile?
     var bytes: Int64 = 0
+    /// Of the copier.
+    var job: UInt64?
     /// Of all requests for it. Empty: they were refused, and no task comes of it.
     var handlers: [(TransferEngine.Addition) -> Void]
 }
@@ -35,7 +51,7 @@ extension TransferEngine {
     }
 
     func beginCopy(
-        _ source: OpenFile, for record: TransferStore.Record, _ handler: @escaping (Addition) -> Void
+        _ source: ClientFile, for record: TransferStore.Record, _ handler: @escaping (Addition) -> Void
     ) {
         guard !isCopierStuck else { return handler(.refused(Self.stuckFile)) }
         copies[record.id] = BodyCopy(record: record, source: source, handlers: [handler])
@@ -68,13 +84,22 @@ extension TransferEngine {
             return endCopy(id, refusal: "\(error)")
         }
         copies[id]?.target = target
-        copier.submit(.copy(from: copy.source.rawValue, to: target.rawValue, bytes: bytes)) {
-            [unowned self] result in
+        let job = FileWorker.Job.copy(from: copy.source.rawValue, to: target.rawValue, bytes: bytes)
+        copies[id]?.job = copier.submit(job) { [unowned self] result in
             if case .failed(let error) = result {
                 endCopy(id, refusal: "\(error)")
             } else {
                 endCopy(id)
             }
+        }
+    }
+
+    /// The files are copied for nothing.
+    func cancelCopies(where isVain: (BodyCopy) -> Bool) {
+        for (id, copy) in copies where isVain(copy) {
+            if let job = copy.job { copier.cancel(job) }
+            if copy.bytes > 0 { queue.endCopy(bytes: copy.bytes) }
+            copies[id]?.bytes = 0
         }
     }
 
@@ -116,13 +141,15 @@ extension TransferEngine {
         return RunningClock.now() - since >= Int64(configuration.stallTime) * 1_000_000_000
     }
 
-    private func lookAtCopiesLater() { copyTimer?.set(milliseconds: Int64(configuration.stallTime) * 1_000) }
+    private func lookAtCopiesLater() { copyTimer?.set(milliseconds: Int64(configuration.stallTime) * 250) }
 
     /// Refuses all copies while one is stuck: their clients wait for an answer.
     func lookAtCopies() {
-        guard !copies.isEmpty else { return }
+        // All others were refused.
+        guard copies.values.contains(where: { !$0.handlers.isEmpty }) else { return }
         lookAtCopiesLater()
         guard isCopierStuck else { return }
+        cancelCopies { _ in true }
         for (id, copy) in copies {
             copies[id]?.handlers.removeAll()
             removeIfUnused(copy.record.session)

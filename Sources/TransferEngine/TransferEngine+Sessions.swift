@@ -52,6 +52,7 @@ extension TransferEngine {
     func removeSession(_ id: SessionID) {
         guard let session = sessions[id] else { return }
         for task in session.tasks { removeTask(task) }
+        cancelCopies { $0.record.session == id }
         sessions.remove(id)
         reminders.reset(id)
         store.remove(id)

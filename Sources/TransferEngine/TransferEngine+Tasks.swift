@@ -19,6 +19,7 @@ extension TransferEngine {
         _ task: TransferTask, tag: String, to session: SessionID, body: consuming OwnedDescriptor?,
         _ handler: @escaping (Addition) -> Void
     ) {
+        let body = ClientFile(body, copier)
         if !tag.isEmpty, let id = sessions[session]?.task(tagged: tag) { return handler(.added(id)) }
         if joinCopy(tagged: tag, of: session, handler) { return }
         if let flaw = task.flaw { return handler(.refused(flaw)) }
@@ -31,7 +32,7 @@ extension TransferEngine {
         case .download: handler(admit(record))
         case .upload:
             guard let body else { return handler(.refused("an upload needs a file")) }
-            beginCopy(OpenFile(body), for: record, handler)
+            beginCopy(body, for: record, handler)
         }
     }
 

@@ -7,6 +7,7 @@ final class SlowDisk {
     enum Request: String {
         case attributes
         case reads
+        case closes
     }
 
     static let isPossible = geteuid() == 0 && access("/dev/fuse", R_OK | W_OK) == 0

@@ -107,7 +107,7 @@ struct SlowFileTests {
 
     @Test(
         "A file system that hangs holds up no other transfer",
-        arguments: [SlowDisk.Request.attributes, .reads])
+        arguments: [SlowDisk.Request.attributes, .reads, .closes])
     func hanging(_ request: SlowDisk.Request) throws {
         let process = try TransferProcess()
         let client = try process.open()

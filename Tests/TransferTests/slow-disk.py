@@ -1,7 +1,7 @@
 """A file system of one file, of zeros, whose answers can be held back: as on a server that is out of reach.
 
 Usage: slow-disk.py DIRECTORY SIZE; needs root. The file is DIRECTORY/file. Each line of its input is "hold KIND...", of
-"attributes" and "reads", or "go", which gives all answers; it prints "ok" then, and at first. A held request is printed as its
+"attributes", "reads" and "closes", or "go", which gives all answers; it prints "ok" then, and at first. A held request is printed as its
 kind. At the end of its input the file system is gone.
 """
 import ctypes
@@ -13,7 +13,7 @@ import sys
 
 ROOT, FILE = 1, 2
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 42
-KINDS = {GETATTR: "attributes", READ: "reads"}
+KINDS = {GETATTR: "attributes", READ: "reads", FLUSH: "closes"}
 DIRECT_IO = 1
 directory, size = sys.argv[1], int(sys.argv[2])
 
