@@ -34,7 +34,7 @@ final class PushStore {
         do {
             var configuration = Configuration()
             // Another process may look into it: an administrator's, or one that makes a backup.
-            configuration.busyMode = .timeout(10)
+            configuration.busyMode = .timeout(2)
             configuration.prepareDatabase { database in
                 try database.execute(sql: "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
             }

@@ -22,7 +22,7 @@ extension Supervisor {
     /// Readings of two clocks one after the other differ by less.
     private static let clockTolerance: Int64 = 500_000_000
 
-    /// When shortages are looked at again; nil: there is none that would end, and no transfer that one would interrupt,
+    /// When shortages are looked at again; nil: there is none that would end, and no transfer that can wait,
     /// and a later turn is soon enough.
     var nextLookAtMachine: Instant? {
         (fetchCare.isShort || transferCare.isGoodMoment) && isMachineLookedAt ? fetchCare.nextLook : nil
@@ -33,7 +33,7 @@ extension Supervisor {
 
     /// Tells the core of local time and of shortages, if any client fetches or has transfers that wait: at most once a minute, and in
     /// turns that there are anyway (`SupervisorConfiguration.pressure`). The timer is set for it only while memory or
-    /// processors are short, or transfers run that can wait.
+    /// processors are short, or there are transfers that can wait.
     func lookAtMachine() {
         guard isMachineLookedAt, fetchCare.nextLook.map({ $0 <= now }) ?? true else { return }
         fetchCare.nextLook = now + configuration.pressure.interval

@@ -161,8 +161,11 @@ extension Supervisor {
         let limit = BootClock.now() + Self.longestEnd
         for process in transferCare.ending {
             process.reap(within: CInt(clamping: max(0, limit - BootClock.now()) / 1_000_000))
-            process.kill()
-            process.reap(within: 1_000)
+        }
+        for process in transferCare.ending { process.kill() }
+        let end = BootClock.now() + 1_000_000_000
+        for process in transferCare.ending {
+            process.reap(within: CInt(clamping: max(0, end - BootClock.now()) / 1_000_000))
         }
         transferCare = TransferCare()
     }
