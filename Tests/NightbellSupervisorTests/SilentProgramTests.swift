@@ -136,8 +136,8 @@ import Testing
             $0.declarations = [declaration]
         }
         func info() throws -> WireClientInfo {
-            let shown = try supervisor.show(name)
-            return try #require(shown)
+            guard let shown = try supervisor.show(name) else { throw TestFailure("it is not shown") }
+            return shown
         }
         #expect(try eventually { try !info().warnings.isEmpty })
         for _ in 0..<3 {
