@@ -53,7 +53,9 @@ package struct SocketFacts: Sendable, Hashable {
         let type = try systemCall("statx") { clinux_file_type(descriptor) }
         kind = try Self.kind(of: descriptor, mode: mode_t(type))
         switch kind {
-        case .regularFile, .directory:
+        case .regularFile, .directory, .anonymous("[eventpoll]"):
+            // The kernel asks all members of an epoll set whether they are ready, and counts them when it is added
+            // to another one: servers of theirs may never answer, and there may be a million.
             readiness = []
             isPollable = false
             isListening = false

@@ -52,7 +52,7 @@ public struct NightbellError: Error, Sendable, Hashable, CustomStringConvertible
         case invalidTask
         /// Not possible in this state; the message names it.
         case illegalState
-        /// A regular file or directory cannot be watched.
+        /// A regular file, a directory or an epoll set cannot be watched.
         case notPollable
         /// A listening socket cannot be handed over as ``SocketTag/voip``.
         case listeningSocket

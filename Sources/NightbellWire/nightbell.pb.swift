@@ -871,7 +871,7 @@ package nonisolated enum WireErrorCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   /// the message names the state
   case illegalState // = 36
 
-  /// a regular file or directory
+  /// a regular file, a directory or an epoll set
   case notPollable // = 37
 
   /// a listening socket tagged voip

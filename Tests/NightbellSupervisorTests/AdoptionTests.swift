@@ -35,6 +35,15 @@ import Testing
         try expectRefusal(.notPollable, directory, .device)
     }
 
+    /// It is not asked whether it is ready: its members would be.
+    @Test(arguments: [false, true]) func epollSet(isReady: Bool) throws {
+        let set = try PollSet()
+        let event = try EventDescriptor()
+        if isReady { try event.signal() }
+        try set.add(event.rawValue)
+        try expectRefusal(.notPollable, set.rawValue, .device)
+    }
+
     @Test func listenerTaggedVoip() throws {
         let (listener, _) = try Pair.listener()
         defer { close(listener) }

@@ -64,7 +64,7 @@ extension WireError {
             case .illegalState(let state):
                 (.illegalState, "not possible while the client is \(state.name)")
             case .notPollable:
-                (.notPollable, "files and directories cannot be watched")
+                (.notPollable, "files, directories and epoll sets cannot be watched")
             case .listeningSocket:
                 (.listeningSocket, "a listening socket is handed over with the tag listener only")
             case .notAListener:

@@ -48,6 +48,11 @@ final class UnmodifiedProgram {
     let unit: SystemdUnit?
     private let signals: SignalDescriptor
     let wakeSet: WakeSet
+    /// Readable from the first event in the wake set until the program runs. The supervisor watches this instead of
+    /// the set: whatever watches a set asks the drivers and servers of all its members, which may not answer.
+    private let bell: EventDescriptor
+    /// Whether the wake set is in the poll set.
+    private var isListening = false
     /// Duplicates of its sockets with profiles, which the supervisor has while the program sleeps.
     private var parked: [ParkedSocket] = []
     private let inbox = ProgramInbox()
@@ -116,6 +121,7 @@ final class UnmodifiedProgram {
         wakeSet = try WakeSet(
             SocketProfiles(options.sleep.profiles), defersConnections: options.sleep.firstByte)
         pollSet = try PollSet()
+        bell = try EventDescriptor()
         guard let startTime = ProcFS.startTime(pid) else {
             throw SystemError(code: ESRCH, call: "read /proc/\(pid)/stat")
         }
@@ -125,7 +131,7 @@ final class UnmodifiedProgram {
         configuration.program = .init(processID: pid, startTime: startTime)
         configuration.program?.isSuspendedBySystemd = unit != nil
         client = try Client(configuration, handlers: inbox.handlers)
-        _ = try client.handOver(wakeSet.rawValue, as: .device, name: "all that it waits for")
+        _ = try client.handOver(bell.rawValue, as: .device, name: "all that it waits for")
         try client.enterForeground()
         try pollSet.add(client.fileDescriptor)
         try pollSet.add(self.signals.rawValue)
@@ -206,6 +212,7 @@ final class UnmodifiedProgram {
         if isClosed, case .adopted = origin { return 1 }
         for event in inbox.takeAll() { handle(event) }
         for event in unit?.takeEvents() ?? [] { handle(event) }
+        ringIfReady()
         if let pagedOut = memory?.finish() { client.reportPagedOut(pagedOut) }
         guard let due, RunningClock.now() >= due else { return nil }
         switch state {
@@ -214,6 +221,22 @@ final class UnmodifiedProgram {
         case .fallingAsleep: break
         }
         return nil
+    }
+
+    private func ringIfReady() {
+        guard isListening, !Poll.now(wakeSet.rawValue).isEmpty else { return }
+        stopListening()
+        do {
+            try bell.signal()
+        } catch {
+            wake()
+        }
+    }
+
+    private func stopListening() {
+        guard isListening else { return }
+        isListening = false
+        try? pollSet.remove(wakeSet.rawValue)
     }
 
     /// nil: it has not ended.
@@ -382,6 +405,8 @@ final class UnmodifiedProgram {
         if options.wakesForTimers, try addTimers(resolved) { return }
         try wakeSet.add(resolved, first: pid, refusesTimeouts: options.wakesForTimers)
         try park(wakeSet.takeProfiled())
+        try pollSet.add(wakeSet.rawValue)
+        isListening = true
         try client.enterBackground()
         reason = ""
         asleepSince = RunningClock.now()
@@ -424,7 +449,9 @@ final class UnmodifiedProgram {
             close(socket.descriptor)
         }
         parked.removeAll()
+        stopListening()
         wakeSet.clear()
+        _ = try? bell.clear()
     }
 }
 

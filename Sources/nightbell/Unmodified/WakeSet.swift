@@ -4,9 +4,8 @@ import LinuxSystem
 import Manifests
 import ProcessWaits
 
-/// The wake sources of a sleeping program: one epoll set, which the supervisor watches, of duplicates of all
-/// that the program's threads wait for, with the events that they wait for, and timers for the ends of their
-/// waits.
+/// The wake sources of a sleeping program: one epoll set of duplicates of all that the program's threads wait
+/// for, with the events that they wait for, and timers for the ends of their waits.
 final class WakeSet {
     private let epoll: OwnedDescriptor
     /// Duplicates, timers and pidfds, to be closed. Members leave the set only when all duplicates are
