@@ -199,13 +199,17 @@ package enum ProcFS {
 
     /// The children of a process, theirs and so on.
     ///
-    /// - Parameter generations: the most that are looked at.
-    package static func descendants(of pid: pid_t, generations: Int = .max) -> [pid_t] {
+    /// - Parameters:
+    ///   - generations: the most that are looked at.
+    ///   - limit: no more are looked for once more than this are found.
+    package static func descendants(of pid: pid_t, generations: Int = .max, limit: Int = .max) -> [pid_t] {
         var found: [pid_t] = []
         var (last, left) = ([pid], generations)
         // A process that ends meanwhile gives its children to another parent, so there is no circle.
         while !last.isEmpty, left > 0 {
-            last = last.flatMap { children($0) }
+            var next: [pid_t] = []
+            for process in last where found.count + next.count <= limit { next += children(process) }
+            last = next
             found += last
             left -= 1
         }
@@ -215,17 +219,16 @@ package enum ProcFS {
     /// The number of file locks that the process holds by its first descriptors, `limit` at the most.
     ///
     /// Does not use `/proc/locks`: reading it waits for an RCU grace period of some milliseconds, and any
-    /// user can make it long.
+    /// user can make it long. Any user can make the files of this process long as well, each by a million locks: call it
+    /// where that may take seconds. Of the locks of one descriptor the first 4 KiB of text are counted.
     ///
     /// - Returns: nil if it could not be read.
     package static func fileLocksHeld(_ pid: pid_t, limit: Int = 64) -> Int? {
         let directory = "/proc/\(pid)/fdinfo"
         guard let names = try? SmallFile.names(in: directory, limit: limit) else { return nil }
         return names.reduce(0) { held, name in
-            // Closed since, or of a kind with long information and no locks.
-            guard let file = try? OwnedDescriptor(opening: "\(directory)/\(name)", O_RDONLY),
-                let information = try? SmallFile.read(file, limit: 4_096)
-            else { return held }
+            // Locks come before all else that can be long.
+            guard let information = try? SmallFile.readBeginning("\(directory)/\(name)") else { return held }
             return held + locks(in: information)
         }
     }

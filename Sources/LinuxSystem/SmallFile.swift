@@ -21,6 +21,16 @@ package enum SmallFile {
         return content
     }
 
+    /// The first 4 KiB of a file that the kernel generates, read in one call.
+    package static func readBeginning(_ path: String) throws(SystemError) -> [UInt8] {
+        let file = try OwnedDescriptor(opening: path, O_RDONLY)
+        let rawValue = file.rawValue
+        var content = [UInt8](repeating: 0, count: 4096)
+        let count = try systemCall("read") { unsafe Glibc.read(rawValue, &content, content.count) }
+        content.removeSubrange(count...)
+        return content
+    }
+
     /// The rest of an open file.
     ///
     /// - Throws: `EFBIG` if it has more than `limit` bytes.

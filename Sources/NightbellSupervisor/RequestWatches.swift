@@ -26,6 +26,7 @@ struct RequestWatches: ~Copyable {
     private let stop: Watch
     private let memory: Watch
     private let reloaded: Watch
+    private let locks: Watch
     private let stopSignals: SignalWatches
     private let reloadSignals: SignalWatches
 
@@ -33,9 +34,11 @@ struct RequestWatches: ~Copyable {
     ///   - stop: is signalled when the supervisor is to stop.
     ///   - memory: is signalled when memory is short.
     ///   - reloaded: is signalled when the configuration has been read again.
+    ///   - locks: is signalled when the file locks of a client have been counted.
     init(
         _ configuration: SupervisorConfiguration, stop: borrowing EventDescriptor,
-        memory: borrowing EventDescriptor, reloaded: borrowing EventDescriptor, _ loop: LoopExecutor
+        memory: borrowing EventDescriptor, reloaded: borrowing EventDescriptor,
+        locks: borrowing EventDescriptor, _ loop: LoopExecutor
     ) throws(LoopError) {
         let stopWatch = try loop.watch(
             stop.rawValue, .read, .persistent, token: WatchToken(.signal).rawValue)
@@ -43,14 +46,19 @@ struct RequestWatches: ~Copyable {
             memory.rawValue, .read, .persistent, token: WatchToken(.memoryPressure).rawValue)
         let reloadedWatch = try loop.watch(
             reloaded.rawValue, .read, .persistent, token: WatchToken(.reloaded).rawValue)
+        let locksWatch = try loop.watch(
+            locks.rawValue, .read, .persistent,
+            token: WatchToken(.reloaded, id: WatchToken.locks).rawValue)
         let stopSignals = try SignalWatches(configuration.stopSignals, .signal, loop)
         let reloadSignals = try SignalWatches(configuration.reloadSignals, .reload, loop)
         try stopWatch.arm()
         try memoryWatch.arm()
         try reloadedWatch.arm()
+        try locksWatch.arm()
         self.stop = stopWatch
         self.memory = memoryWatch
         self.reloaded = reloadedWatch
+        self.locks = locksWatch
         self.stopSignals = stopSignals
         self.reloadSignals = reloadSignals
     }

@@ -128,6 +128,8 @@ extension Supervisor {
             beginLameDuck()
         case .reload:
             reloadUnasked()
+        case .reloaded where token.names(WatchToken.locks):
+            noteLocks()
         case .reloaded:
             continueReload()
         case .connectionReadable:

@@ -18,6 +18,7 @@ public actor Supervisor {
     private nonisolated let stopRequest: EventDescriptor
     nonisolated let memoryRequest: EventDescriptor
     let configurationReader: ConfigurationReader
+    let lockReader: LockReader
     var configuration: SupervisorConfiguration
     let logger: Logger
     /// In elapsed time.
@@ -150,9 +151,10 @@ public actor Supervisor {
             stopRequest = try EventDescriptor()
             memoryRequest = try EventDescriptor()
             configurationReader = try ConfigurationReader()
+            lockReader = try LockReader()
             requestWatches = try RequestWatches(
                 configuration, stop: stopRequest, memory: memoryRequest,
-                reloaded: configurationReader.finished, loop)
+                reloaded: configurationReader.finished, locks: lockReader.finished, loop)
             switch startup.listener.take() {
             case .some(let listener):
                 acceptance = try Acceptance(listener, loop)
@@ -239,7 +241,7 @@ public actor Supervisor {
         if let kill = launches.nextKill { deadline = min(deadline ?? kill, kill) }
         if let look = nextLookAtMachine { deadline = min(deadline ?? look, look) }
         if let due = notificationCare.due { deadline = min(deadline ?? due, due) }
-        if let look = lockInspections.next { deadline = min(deadline ?? look, look) }
+        if !lockReader.isReading, let look = lockInspections.next { deadline = min(deadline ?? look, look) }
         if let patience = connections.hungUp.first?.until { deadline = min(deadline ?? patience, patience) }
         if let due = connections.abandoned.first?.until { deadline = min(deadline ?? due, due) }
         for session in sessions.values {

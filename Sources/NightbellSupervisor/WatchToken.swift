@@ -34,6 +34,8 @@ struct WatchToken: Sendable {
     static let clock: UInt64 = 1
     /// With `Kind.timer`: the time zone may have changed.
     static let zone: UInt64 = 2
+    /// With `Kind.reloaded`: the file locks of a client have been counted.
+    static let locks: UInt64 = 1
 
     let rawValue: UInt64
 

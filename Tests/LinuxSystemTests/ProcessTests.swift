@@ -75,6 +75,23 @@ import Testing
         #expect(ProcFS.fileLocksHeld(pid_t.max) == nil)
     }
 
+    /// Their text is longer than what is read of it.
+    @Test func manyFileLocksAreNoticed() throws {
+        let directory = try TemporaryDirectory()
+        let code = """
+            import fcntl, sys
+            file = open(sys.argv[1], "w")
+            for offset in range(0, 400, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, offset)
+            sys.stdout.write(sys.stdin.readline())
+            sys.stdout.flush()
+            sys.stdin.read()
+            """
+        let child = try Child("/usr/bin/python3", "-c", code, directory.file("lock"))
+        try child.send("?\n")
+        #expect(try child.hear() == "?\n")
+        #expect(try #require(ProcFS.fileLocksHeld(child.pid)) > 20)
+    }
+
     @Test func anEndedProcessHasNoFacts() {
         let nobody = pid_t.max
         #expect(ProcFS.statistics(nobody) == nil)

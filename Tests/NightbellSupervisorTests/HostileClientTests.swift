@@ -104,6 +104,24 @@ import Testing
         #expect(kinds.count > 40 && kinds.contains(24))
     }
 
+    @Test func programsWithManyDescendantsAreRefused() throws {
+        let supervisor = try TestSupervisor()
+        // They end with this shell, or with the tests.
+        let code = "i=0; while [ $i -lt 270 ]; do cat <&3 >/dev/null & i=$((i + 1)); done; echo all; wait"
+        let program = try Child("/bin/sh", "-c", "exec 3<&0; " + code)
+        #expect(try program.hear(within: 60_000) == "all\n")
+        let hello = try WireHello.with {
+            $0.version = 1
+            $0.identifier = "org.example.program"
+            $0.program.processID = UInt32(program.pid)
+            $0.program.startTime = try #require(ProcFS.startTime(program.pid))
+        }
+        let speaker = try WireClient(supervisor)
+        guard case .error(let error) = try speaker.ask(.hello(hello)) else { throw TestFailure("welcome") }
+        #expect(error.code == .invalidArgument && error.message.contains("more than 256 descendants"))
+        try supervisor.stop()
+    }
+
     @Test func reportsAboutProgramsAreShort() throws {
         let supervisor = try TestSupervisor()
         let program = try Child.echo()

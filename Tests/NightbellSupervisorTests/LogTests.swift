@@ -132,6 +132,8 @@ import Testing
         for client in clients { try client.enterBackground() }
         for name in names {
             #expect(eventually { log.lines.contains("\(name) sleeps with 1 file lock held") }, "\(log.lines)")
+            let warnings = try supervisor.show(name)?.warnings ?? []
+            #expect(warnings.contains("holds 1 file lock, also while it sleeps"), "\(warnings)")
         }
         try supervisor.stop()
         withExtendedLifetime(clients) {}

@@ -81,8 +81,7 @@ extension Supervisor {
         {
             info.launch = specification
         }
-        let locks = record.flatMap { ProcFS.fileLocksHeld($0.process.pid) } ?? 0
-        if locks > 0 {
+        if let locks = record?.locks, locks > 0 {
             info.warnings.append("holds \(locks) file lock\(locks == 1 ? "" : "s"), also while it sleeps")
         }
         describeSockets(view.sockets, in: &info)

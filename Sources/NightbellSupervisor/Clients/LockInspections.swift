@@ -46,30 +46,37 @@ extension Supervisor {
     /// A client that sleeps with a file lock held blocks others for as long as it sleeps; a warning is logged
     /// once.
     ///
-    /// A check takes some hundred microseconds, in which no fired socket is served. So it runs at the end of
-    /// a turn, for one client in ten milliseconds, and for each client at most once a minute: a lock taken
-    /// after a check is noticed in a later turn in which the client sleeps.
+    /// A check takes some hundred microseconds of a processor, and with many locks seconds, on a thread of its own. So
+    /// it begins at the end of a turn, for one client in ten milliseconds, and for each client at most once a minute: a
+    /// lock taken after a check is noticed in a later turn in which the client sleeps.
     func scheduleLockInspection(_ client: ClientID) {
-        guard let record = connection(of: client)?.client, !record.hasWarnedOfLocks, !record.awaitsLookAtLocks
+        guard let record = connection(of: client)?.client, record.locks == 0, !record.awaitsLookAtLocks
         else { return }
         record.awaitsLookAtLocks = true
         lockInspections.insert(client, last: record.lookedAtLocks)
     }
 
-    /// Checks one client, if it is time for one.
+    /// Begins to check one client, if it is time for one.
     func inspectLocks() {
-        while let client = lockInspections.takeNext(at: now) {
+        while !lockReader.isReading, let client = lockInspections.takeNext(at: now) {
             guard let record = connection(of: client)?.client else { continue }
             record.awaitsLookAtLocks = false
             // A client that is awake is checked when it sleeps again.
             guard ask({ $0.state(of: client) }) == .suspended else { continue }
             record.lookedAtLocks = now
             lockInspections.pause(at: now)
-            guard let locks = ProcFS.fileLocksHeld(record.process.pid), locks > 0 else { return }
-            record.hasWarnedOfLocks = true
-            return log(
-                .locks, .warning, of: supervision.user(of: client),
-                "\(record.identifier) sleeps with \(locks) file lock\(locks == 1 ? "" : "s") held")
+            lockReader.read(client, record.process.pid)
         }
+    }
+
+    /// A client has been checked.
+    func noteLocks() {
+        guard let (client, count) = lockReader.take(), let locks = count, locks > 0,
+            let record = connection(of: client)?.client
+        else { return }
+        record.locks = locks
+        log(
+            .locks, .warning, of: supervision.user(of: client),
+            "\(record.identifier) sleeps with \(locks) file lock\(locks == 1 ? "" : "s") held")
     }
 }

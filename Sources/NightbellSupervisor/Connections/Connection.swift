@@ -201,8 +201,8 @@ final class ServedClient {
     var isStoppedHere: Bool { obstacle == nil && !suspendsItself }
     /// The sockets and state left by its last process; nil once a message shows that it has received them.
     var previous: PreviousProcess?
-    /// Whether a warning that this client sleeps with file locks held has been logged.
-    var hasWarnedOfLocks = false
+    /// The file locks that it held when that was last looked at, asleep; a warning has been logged then.
+    var locks = 0
     /// Whether it is queued for a check of its file locks, and when the last check was.
     var awaitsLookAtLocks = false
     var lookedAtLocks: Instant?

@@ -146,7 +146,7 @@ import Testing
         var restarts: UInt64 = 0
         /// Speaks for whichever monitor there is, until `body` holds.
         func until(_ body: () throws -> Bool) throws {
-            let isReached = try eventually(within: 20_000) {
+            let isReached = try eventually(within: 60_000) {
                 if monitor.isStarted(within: 0) { try monitor.start() }
                 try? present(monitor, isPresent)
                 do {
