@@ -298,8 +298,9 @@ final class UnmodifiedProgram {
         switch event {
         case .suspended:
             guard case .fallingAsleep(let look) = state, freezeUnit() else { return }
-            // An event between the look and the freeze has either made a descriptor ready, or changed a wait.
-            guard look.isFrozen(group) else { return wake() }
+            // An event between the look and the freeze has either made a descriptor ready, for which the supervisor
+            // wakes it as for any later one, or changed a wait.
+            guard look.isFrozen(group) || !Poll.now(wakeSet.rawValue).isEmpty else { return wake() }
             let after = memory?.mayWrite == true ? options.sleep.pageOut : nil
             state = .asleep(pageOutAt: after.map { RunningClock.now() + $0.nanoseconds })
         case .cancelled, .woken:
