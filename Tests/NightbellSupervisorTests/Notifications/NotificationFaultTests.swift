@@ -141,16 +141,7 @@ import Testing
                     if post.replaces == 0 { showings += 1 }
                     let id = post.replaces == 0 ? UInt32(showings) : post.replaces
                     shown[post.number] = id
-                    try? monitor.report(
-                        .notification(
-                            .with {
-                                $0.id = id
-                                $0.shown = .with {
-                                    $0.number = post.number
-                                    $0.revision = post.revision
-                                    $0.server = "server"
-                                }
-                            }))
+                    try? monitor.report(shown: post, as: id)
                     try click(id)
                 }
             }
