@@ -49,6 +49,8 @@ extension Supervisor {
         writeNotifications()
         endMonitor()
         endTransfers()
+        // The table may have been damaged or removed, of which only its next write tells.
+        rememberOwnership(supervision.identifiers)
         durable.finish(logger)
         suspender.detachAll()
         for connection in Array(connections.all) { closeConnection(connection) }

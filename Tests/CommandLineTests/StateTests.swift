@@ -5,7 +5,7 @@ import ProgramTestSupport
 import Testing
 
 @Suite(
-    "The owners of identifiers, on a full disk", .serialized,
+    "The owners of identifiers, on a disk that fails", .serialized,
     .enabled(if: geteuid() == 0, "needs root"))
 struct StateTests {
     private func start(_ disk: SmallDisk) throws -> Fixture {
@@ -66,6 +66,45 @@ struct StateTests {
             withExtendedLifetime((mine, others)) {}
         }
         let next = try start(disk)
+        let thief = try scripted("org.example.mine", next, as: 4_711)
+        try thief.wrote("error identifierOfOtherUser")
+    }
+
+    @Test(
+        "A state directory that is removed while a supervisor serves loses no owner",
+        arguments: [false, true])
+    func removed(anotherFollows: Bool) throws {
+        let place = try TemporaryDirectory()
+        func start() throws -> Fixture {
+            let stage = try Fixture(["--set", "stateDirectory=\(place.path)/state"])
+            chmod(stage.directory.path, 0o755)
+            return stage
+        }
+        do {
+            let stage = try start()
+            let mine = try scripted("org.example.mine", stage)
+            try mine.wrote("ok suspension")
+            #expect(eventually { access(place.path + "/state/identifiers", F_OK) == 0 })
+            try FileManager.default.removeItem(atPath: place.path + "/state")
+            if anotherFollows {
+                let other = try scripted("org.example.other", stage)
+                try other.wrote("ok suspension")
+                #expect(eventually { stage.daemon.errors.contains("state/identifiers has been removed") })
+                // The one after it brings the entries back.
+                let last = try scripted("org.example.last", stage)
+                try last.wrote("ok suspension")
+                let isComplete = eventually {
+                    let table = try? String(
+                        contentsOfFile: place.path + "/state/identifiers", encoding: .utf8)
+                    return ["mine", "other", "last"].allSatisfy { table?.contains($0) == true }
+                }
+                #expect(isComplete)
+                withExtendedLifetime((other, last)) {}
+            }
+            try stop(stage)
+            withExtendedLifetime(mine) {}
+        }
+        let next = try start()
         let thief = try scripted("org.example.mine", next, as: 4_711)
         try thief.wrote("error identifierOfOtherUser")
     }

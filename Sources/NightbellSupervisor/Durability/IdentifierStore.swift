@@ -10,8 +10,8 @@ import LinuxSystem
 /// each `flush`.
 @safe
 package final class IdentifierStore: @unchecked Sendable {
-    // Sendable: mutable state is touched only with the lock held, and `unwritten` by the thread while it
-    // exists.
+    // Sendable: mutable state is touched only with the lock held, `unwritten` and `hasTable` by the thread while
+    // it exists.
 
     /// Why the table cannot be read.
     package struct Failure: Error, Sendable, CustomStringConvertible {
@@ -28,10 +28,12 @@ package final class IdentifierStore: @unchecked Sendable {
     private let onChange: @Sendable (Change) -> Void
     /// The thread's, while it exists: changes that it has applied but not written to the disk.
     private var unwritten: [String: IdentifierTable.Entry?] = [:]
+    /// The thread's, while it exists: whether there has been a table.
+    private var hasTable: Bool
 
     /// Events of the table while it is in use.
     package enum Change: Sendable, Hashable {
-        /// It was found damaged.
+        /// It was found damaged, or not at all.
         case damaged(String)
         /// It cannot be written; reported for the first of a row of attempts.
         case unwritable(String)
@@ -55,6 +57,8 @@ package final class IdentifierStore: @unchecked Sendable {
     private var isClosing = false
     /// Locked: why changes are not on the disk.
     private var obstacle: String?
+    /// Locked: whether entries were lost and have to be recorded again.
+    private var hasLostEntries = false
 
     /// Reads the table; neither it nor its directory has to exist.
     ///
@@ -64,15 +68,16 @@ package final class IdentifierStore: @unchecked Sendable {
     ) throws(Failure) {
         file = DurableFile(path: path)
         self.onChange = onChange
-        var warnings: [String] = []
         do throws(Failure) {
-            (_, warnings) = try Self.read(file)
+            let found = try Self.read(file)
+            warnings = found.warnings
+            hasTable = found.hasTable
         } catch {
             guard error.code != 0 else { throw error }
             // There may be space later, or it may be mounted then.
             warnings = ["the table of identifiers cannot be read: \(error.description)"]
+            hasTable = false
         }
-        self.warnings = warnings
     }
 
     deinit {
@@ -100,7 +105,14 @@ package final class IdentifierStore: @unchecked Sendable {
         if unsafe mkdir(path, 0o700) != 0, errno != EEXIST { throw SystemError("mkdir \(path)") }
     }
 
-    private static func read(_ file: DurableFile) throws(Failure) -> (IdentifierTable, [String]) {
+    private struct Found {
+        var table = IdentifierTable()
+        var warnings: [String]
+        /// Whether a file had a whole table.
+        var hasTable: Bool
+    }
+
+    private static func read(_ file: DurableFile) throws(Failure) -> Found {
         var warnings: [String] = []
         do throws(SystemError) {
             let directory = String(file.path[..<(file.path.lastIndex(of: "/") ?? file.path.startIndex)])
@@ -118,7 +130,7 @@ package final class IdentifierStore: @unchecked Sendable {
                     let table = try IdentifierTable(decoding: bytes)
                     // The next write must not move it to the place of the previous content.
                     if !warnings.isEmpty { setAside(file, &warnings) }
-                    return (table, warnings)
+                    return Found(table: table, warnings: warnings, hasTable: true)
                 } catch .newer(let version) {
                     let damage = IdentifierTable.Damage.newer(version: version)
                     throw SystemError(code: 0, call: "\(path): \(damage)")
@@ -130,7 +142,7 @@ package final class IdentifierStore: @unchecked Sendable {
                 setAside(file, &warnings)
                 warnings.append("no identifier is known any more")
             }
-            return (IdentifierTable(), warnings)
+            return Found(warnings: warnings, hasTable: false)
         } catch {
             throw Failure(description: error.code == 0 ? error.call : "\(error)", code: error.code)
         }
@@ -148,7 +160,15 @@ package final class IdentifierStore: @unchecked Sendable {
     /// The table on the disk, after all changes that can be written are.
     package func table() throws(Failure) -> IdentifierTable {
         flush()
-        return try Self.read(file).0
+        return try Self.read(file).table
+    }
+
+    /// Whether the table was damaged or removed since the last call: then all entries are to be recorded again.
+    package func takeLoss() -> Bool {
+        lock.lock()
+        defer { lock.unlock() }
+        defer { hasLostEntries = false }
+        return hasLostEntries
     }
 
     /// Records changes of some identifiers (nil: the entry is removed), and has them written soon. Takes the
@@ -192,7 +212,10 @@ package final class IdentifierStore: @unchecked Sendable {
                 let old = try onDisk ?? readAgain()
                 var table = old
                 table.change(unwritten)
-                if table != old { try file.write(table.encoded) }
+                if table != old {
+                    try file.write(table.encoded)
+                    hasTable = true
+                }
                 onDisk = table
                 unwritten = [:]
                 succeeded()
@@ -205,11 +228,16 @@ package final class IdentifierStore: @unchecked Sendable {
     }
 
     private func readAgain() throws(Failure) -> IdentifierTable {
-        let (table, warnings) = try Self.read(file)
+        var found = try Self.read(file)
+        if hasTable, !found.hasTable, found.warnings.isEmpty {
+            found.warnings.append("\(file.path) has been removed")
+        }
+        hasTable = found.hasTable
         lock.lock()
         defer { lock.unlock() }
-        for warning in warnings { onChange(.damaged(warning)) }
-        return table
+        for warning in found.warnings { onChange(.damaged(warning)) }
+        if !found.warnings.isEmpty { hasLostEntries = true }
+        return found.table
     }
 
     /// Whether there are changes; otherwise the thread ends.

@@ -27,9 +27,11 @@ extension Supervisor {
 
     /// Writes down what outlives all supervisors: the owners of identifiers, and which clients were quit.
     func rememberOwnership(_ identifiers: [ClientIdentifier]) {
+        guard let store = durable.identifiers else { return }
         let boot = durable.boot
-        durable.identifiers?.record(
-            identifiers.map { identifier in
+        let lost = store.takeLoss() ? supervision.identifiers : []
+        store.record(
+            (lost + identifiers).map { identifier in
                 let owner = supervision.ownership(of: identifier)
                 let entry = owner.map {
                     IdentifierTable.Entry(user: $0.user, isQuit: $0.isQuit, quitBoot: boot)
