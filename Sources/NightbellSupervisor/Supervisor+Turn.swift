@@ -130,6 +130,8 @@ extension Supervisor {
             reloadUnasked()
         case .reloaded where token.names(WatchToken.locks):
             noteLocks()
+        case .reloaded where token.names(WatchToken.departed):
+            departedEnded()
         case .reloaded:
             continueReload()
         case .connectionReadable:

@@ -36,6 +36,8 @@ struct WatchToken: Sendable {
     static let zone: UInt64 = 2
     /// With `Kind.reloaded`: the file locks of a client have been counted.
     static let locks: UInt64 = 1
+    /// With `Kind.reloaded`: a process has ended that was a declared client and had lost its connection.
+    static let departed: UInt64 = 2
 
     let rawValue: UInt64
 

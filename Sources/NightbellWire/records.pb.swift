@@ -1035,8 +1035,8 @@ package nonisolated struct StoredRuntimeChange: Sendable {
   package var removedCgroups: [String] = []
 
   /// replaces the former
-  package var returning: StoredRuntimeChange.Returning {
-    get {_returning ?? StoredRuntimeChange.Returning()}
+  package var returning: StoredRuntimeChange.Processes {
+    get {_returning ?? StoredRuntimeChange.Processes()}
     set {_returning = newValue}
   }
   /// Returns true if `returning` has been explicitly set.
@@ -1044,14 +1044,24 @@ package nonisolated struct StoredRuntimeChange: Sendable {
   /// Clears the value of `returning`. Subsequent reads from it will return its default value.
   package mutating func clearReturning() {self._returning = nil}
 
+  /// replaces the former
+  package var departed: StoredRuntimeChange.Processes {
+    get {_departed ?? StoredRuntimeChange.Processes()}
+    set {_departed = newValue}
+  }
+  /// Returns true if `departed` has been explicitly set.
+  package var hasDeparted: Bool {self._departed != nil}
+  /// Clears the value of `departed`. Subsequent reads from it will return its default value.
+  package mutating func clearDeparted() {self._departed = nil}
+
   package var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  package nonisolated struct Returning: Sendable {
+  package nonisolated struct Processes: Sendable {
     // SwiftProtobuf.Message conformance is added in an extension below. See the
     // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
     // methods supported on all messages.
 
-    package var clients: [StoredRuntimeChange.Returning.Client] = []
+    package var clients: [StoredRuntimeChange.Processes.Client] = []
 
     package var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1076,7 +1086,8 @@ package nonisolated struct StoredRuntimeChange: Sendable {
 
   package init() {}
 
-  fileprivate var _returning: StoredRuntimeChange.Returning? = nil
+  fileprivate var _returning: StoredRuntimeChange.Processes? = nil
+  fileprivate var _departed: StoredRuntimeChange.Processes? = nil
 }
 
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
@@ -2667,7 +2678,7 @@ nonisolated extension StoredRuntimeState: SwiftProtobuf.Message, SwiftProtobuf._
 
 nonisolated extension StoredRuntimeChange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".RuntimeChange"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}boot_id\0\u{3}stopped_pids\0\u{3}stopped_start_times\0\u{3}resumed_pids\0\u{1}cgroups\0\u{3}removed_cgroups\0\u{1}returning\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}boot_id\0\u{3}stopped_pids\0\u{3}stopped_start_times\0\u{3}resumed_pids\0\u{1}cgroups\0\u{3}removed_cgroups\0\u{1}returning\0\u{1}departed\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2682,6 +2693,7 @@ nonisolated extension StoredRuntimeChange: SwiftProtobuf.Message, SwiftProtobuf.
       case 5: try { try decoder.decodeRepeatedStringField(value: &self.cgroups) }()
       case 6: try { try decoder.decodeRepeatedStringField(value: &self.removedCgroups) }()
       case 7: try { try decoder.decodeSingularMessageField(value: &self._returning) }()
+      case 8: try { try decoder.decodeSingularMessageField(value: &self._departed) }()
       default: break
       }
     }
@@ -2713,6 +2725,9 @@ nonisolated extension StoredRuntimeChange: SwiftProtobuf.Message, SwiftProtobuf.
     try { if let v = self._returning {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
     } }()
+    try { if let v = self._departed {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 8)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -2724,13 +2739,14 @@ nonisolated extension StoredRuntimeChange: SwiftProtobuf.Message, SwiftProtobuf.
     if lhs.cgroups != rhs.cgroups {return false}
     if lhs.removedCgroups != rhs.removedCgroups {return false}
     if lhs._returning != rhs._returning {return false}
+    if lhs._departed != rhs._departed {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
 }
 
-nonisolated extension StoredRuntimeChange.Returning: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = StoredRuntimeChange.protoMessageName + ".Returning"
+nonisolated extension StoredRuntimeChange.Processes: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredRuntimeChange.protoMessageName + ".Processes"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}clients\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -2752,15 +2768,15 @@ nonisolated extension StoredRuntimeChange.Returning: SwiftProtobuf.Message, Swif
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: StoredRuntimeChange.Returning, rhs: StoredRuntimeChange.Returning) -> Bool {
+  package static func ==(lhs: StoredRuntimeChange.Processes, rhs: StoredRuntimeChange.Processes) -> Bool {
     if lhs.clients != rhs.clients {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
 }
 
-nonisolated extension StoredRuntimeChange.Returning.Client: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  package static let protoMessageName: String = StoredRuntimeChange.Returning.protoMessageName + ".Client"
+nonisolated extension StoredRuntimeChange.Processes.Client: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  package static let protoMessageName: String = StoredRuntimeChange.Processes.protoMessageName + ".Client"
   package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}pid\0\u{3}start_time\0")
 
   package mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
@@ -2790,7 +2806,7 @@ nonisolated extension StoredRuntimeChange.Returning.Client: SwiftProtobuf.Messag
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  package static func ==(lhs: StoredRuntimeChange.Returning.Client, rhs: StoredRuntimeChange.Returning.Client) -> Bool {
+  package static func ==(lhs: StoredRuntimeChange.Processes.Client, rhs: StoredRuntimeChange.Processes.Client) -> Bool {
     if lhs.identifier != rhs.identifier {return false}
     if lhs.pid != rhs.pid {return false}
     if lhs.startTime != rhs.startTime {return false}

@@ -29,6 +29,8 @@ package final class RuntimeState {
     package private(set) var cgroups: [String] = []
     /// Processes of declared clients that outlive the supervisor, and reconnect to the next one.
     package private(set) var returning: [(identifier: String, process: Process)] = []
+    /// Processes that were declared clients, and run on without their connections.
+    package private(set) var departed: [(identifier: String, process: Process)] = []
     /// The damage found in the file; the changes before it are used.
     package private(set) var damage: String?
 
@@ -129,7 +131,17 @@ package final class RuntimeState {
         guard !returning.isEmpty || !processes.isEmpty else { return }
         returning = processes
         var change = StoredRuntimeChange()
-        change.returning = storedReturning
+        change.returning = Self.stored(returning)
+        try write(change)
+    }
+
+    package func setDeparted(
+        _ processes: [(identifier: String, process: Process)]
+    ) throws(SystemError) {
+        guard !departed.isEmpty || !processes.isEmpty else { return }
+        departed = processes
+        var change = StoredRuntimeChange()
+        change.departed = Self.stored(departed)
         try write(change)
     }
 
@@ -141,10 +153,14 @@ package final class RuntimeState {
         }
         for pid in change.resumedPids { stopped[pid] = nil }
         cgroups = cgroups.filter { !change.removedCgroups.contains($0) } + change.cgroups
-        guard change.hasReturning else { return }
-        returning = change.returning.clients.map {
-            ($0.identifier, Process(pid: $0.pid, startTime: $0.startTime))
-        }
+        if change.hasReturning { returning = Self.processes(change.returning) }
+        if change.hasDeparted { departed = Self.processes(change.departed) }
+    }
+
+    private static func processes(
+        _ stored: StoredRuntimeChange.Processes
+    ) -> [(identifier: String, process: Process)] {
+        stored.clients.map { ($0.identifier, Process(pid: $0.pid, startTime: $0.startTime)) }
     }
 
     /// The state as one change.
@@ -154,14 +170,17 @@ package final class RuntimeState {
         change.stoppedPids = Array(stopped.keys)
         change.stoppedStartTimes = Array(stopped.values)
         change.cgroups = cgroups
-        change.returning = storedReturning
+        change.returning = Self.stored(returning)
+        change.departed = Self.stored(departed)
         return change
     }
 
-    private var storedReturning: StoredRuntimeChange.Returning {
-        var stored = StoredRuntimeChange.Returning()
-        stored.clients = returning.map { identifier, process in
-            var client = StoredRuntimeChange.Returning.Client()
+    private static func stored(
+        _ processes: [(identifier: String, process: Process)]
+    ) -> StoredRuntimeChange.Processes {
+        var stored = StoredRuntimeChange.Processes()
+        stored.clients = processes.map { identifier, process in
+            var client = StoredRuntimeChange.Processes.Client()
             client.identifier = identifier
             client.pid = process.pid
             client.startTime = process.startTime

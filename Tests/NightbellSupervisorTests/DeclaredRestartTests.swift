@@ -330,7 +330,7 @@ import Testing
 }
 
 extension WireClient {
-    fileprivate func info(of identifier: String) throws -> WireClientInfo? {
+    func info(of identifier: String) throws -> WireClientInfo? {
         guard case .clientInfo(let info) = try ask(.show(.with { $0.identifier = identifier })) else {
             return nil
         }
@@ -340,7 +340,7 @@ extension WireClient {
 
 extension DaemonProcess {
     /// Ends a process that it has launched, without a new launch.
-    fileprivate func end(_ process: TestClientProcess) throws {
+    func end(_ process: TestClientProcess) throws {
         kill(process.pid, SIGTERM)
         guard eventually({ ProcFS.state(process.pid).map { $0 == "Z" } ?? true }) else {
             throw TestFailure("it does not end")

@@ -144,6 +144,7 @@ extension Supervisor {
 
     /// Removes all that is recorded of a client.
     func forget(_ client: ClientID, _ identifier: ClientIdentifier) {
+        noteDeparture(client, identifier)
         if var journal { journal.forget(client, identifier, of: supervision) }
         if let attempt = launches.attempt(of: client) { end(attempt) }
         terminateWrappers(of: client, identifier)

@@ -23,4 +23,7 @@ package struct Declaration: Sendable, Equatable {
         self.startsWithSupervisor = startsWithSupervisor
         self.newsstand = newsstand
     }
+
+    /// It is launched with the supervisor, and again when it fails.
+    var keepsRunning: Bool { startsWithSupervisor && registration.modes.contains(.voip) }
 }

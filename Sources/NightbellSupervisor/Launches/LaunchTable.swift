@@ -23,6 +23,8 @@ struct LaunchTable: ~Copyable {
     var settings = LaunchSettings()
     /// Clients that are about to reconnect, and are not launched meanwhile.
     var returning = Returning()
+    /// Declared clients that have lost their connections, and run on.
+    var departed: [ClientIdentifier: DepartedProcess] = [:]
     /// Clients with launched processes that may have ended before they said Hello: messages that they sent
     /// are handled first.
     private var ended: [ClientID] = []

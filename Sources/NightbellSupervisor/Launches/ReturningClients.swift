@@ -62,7 +62,10 @@ extension Supervisor {
     }
 
     /// The same for a worker that replaces another one.
-    func continueWaiting() { waitForReturn(of: runtimeState.returning) }
+    func continueWaiting() {
+        waitForReturn(of: runtimeState.returning)
+        continueWatchingDeparted()
+    }
 
     private func waitForReturn(of clients: [(identifier: String, process: RuntimeState.Process)]) {
         launches.returning.others = now + Returning.patience
@@ -149,10 +152,14 @@ extension Supervisor {
     }
 
     private var startingWithSupervisor: [Declaration] {
-        configuration.declarations.filter { declaration in
-            declaration.startsWithSupervisor && declaration.registration.modes.contains(.voip)
-                && launches.declarations[declaration.registration.identifier] != nil
+        configuration.declarations.filter {
+            launches.declarations[$0.registration.identifier] != nil && $0.keepsRunning
         }
+    }
+
+    /// The declaration of a client that is to run as long as the supervisor does; nil: there is none.
+    func startingWithSupervisor(_ identifier: ClientIdentifier) -> Declaration? {
+        launches.declarations[identifier].flatMap { $0.keepsRunning ? $0 : nil }
     }
 
     private func setReturning(_ processes: [(identifier: String, process: RuntimeState.Process)]) {

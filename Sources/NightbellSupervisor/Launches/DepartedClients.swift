@@ -1,0 +1,110 @@
+import EventLoop
+import Launching
+import LinuxSystem
+import Logging
+import NightbellCore
+import Suspension
+
+/// A process that was a declared client, and runs on without its connection.
+final class DepartedProcess {
+    let process: ProcessHandle
+    private let exit: Watch
+
+    init(_ process: consuming ProcessHandle, loop: LoopExecutor) throws {
+        exit = try loop.watch(
+            process.rawValue, .read, .oneShot,
+            token: WatchToken(.reloaded, id: WatchToken.departed).rawValue)
+        try exit.arm()
+        self.process = process
+    }
+
+    /// Call it before the last reference goes: the loop watches the descriptor.
+    func end() { exit.disarm() }
+}
+
+/// A declared client may lose its connection and run on: it closes it, or is disconnected for what it sends.
+/// It is no client then, and has no sockets. If its process fails later without having come back, it is
+/// launched again, as if it had failed as a client.
+extension Supervisor {
+    /// Called before a client that is forgotten loses its connection.
+    func noteDeparture(_ client: ClientID, _ identifier: ClientIdentifier) {
+        guard !supervision.isStopping, startingWithSupervisor(identifier) != nil,
+            supervision.ownership(of: identifier)?.isQuit != true,
+            let record = connection(of: client)?.client, !record.process.hasExited
+        else { return }
+        do {
+            let process = try record.process.duplicate()
+            watchDeparted(try DepartedProcess(process, loop: loop), identifier)
+            storeDeparted()
+        } catch {
+            logger.warning(
+                "\(identifier), pid \(record.process.pid), is not launched again if it fails: \(error)")
+        }
+    }
+
+    /// The processes that another worker has noted.
+    func continueWatchingDeparted() {
+        for (name, process) in runtimeState.departed {
+            guard let identifier = ClientIdentifier(name), startingWithSupervisor(identifier) != nil else {
+                continue
+            }
+            do {
+                let process = try ProcessHandle(opening: process.pid, startedAt: process.startTime)
+                watchDeparted(try DepartedProcess(process, loop: loop), identifier)
+            } catch {
+                // It has ended between the two workers.
+                launchAgain(identifier)
+            }
+        }
+        storeDeparted()
+    }
+
+    private func watchDeparted(_ process: DepartedProcess, _ identifier: ClientIdentifier) {
+        launches.departed.removeValue(forKey: identifier)?.end()
+        launches.departed[identifier] = process
+    }
+
+    /// One of them has ended, or several.
+    func departedEnded() {
+        for (identifier, departed) in launches.departed where departed.process.hasExited {
+            let ending = Self.ending(of: departed.process)
+            departed.end()
+            launches.departed[identifier] = nil
+            if ending != .succeeded { launchAgain(identifier) }
+        }
+        storeDeparted()
+    }
+
+    /// The pause is the longest one after a failure, so that they need not be counted: it may have lasted for
+    /// days or be disconnected as soon as it is launched.
+    private func launchAgain(_ identifier: ClientIdentifier) {
+        guard !supervision.isStopping, let declaration = startingWithSupervisor(identifier),
+            supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,
+            supervision.ownership(of: identifier)?.isQuit != true, reserve(declaration) == nil
+        else { return }
+        let pause = configuration.settings.launches.retryMaximum
+        log(
+            .launches, .notice, of: declaration.registration.user,
+            "\(identifier) has failed without its connection: it is launched again in \(pause.components.seconds) s"
+        )
+        var context = RequestContext(declaration: declaration)
+        feed(.declare(declaration.registration, notBefore: now + pause), &context)
+        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+    }
+
+    private func storeDeparted() {
+        let processes = launches.departed.compactMap { identifier, departed in
+            ProcFS.startTime(departed.process.pid).map { startTime in
+                (
+                    identifier: identifier.description,
+                    process: RuntimeState.Process(pid: departed.process.pid, startTime: startTime)
+                )
+            }
+        }
+        do throws(SystemError) {
+            try runtimeState.setDeparted(processes)
+        } catch {
+            logger.warning("cannot note which processes run without their connections: \(error)")
+        }
+    }
+}

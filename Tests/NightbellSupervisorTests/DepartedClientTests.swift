@@ -1,0 +1,124 @@
+import CLinux
+import EdgeTestSupport
+import Foundation
+import LinuxSystem
+import NightbellWire
+import SwiftProtobuf
+import Testing
+
+/// Declared clients that lose their connections and run on.
+@Suite(.serialized, .timeLimit(.minutes(20))) struct DepartedClientTests {
+    private let name = "org.example.phone"
+    private let manifests: TemporaryDirectory
+    private let place: TemporaryDirectory
+
+    init() throws {
+        manifests = try TemporaryDirectory()
+        place = try TemporaryDirectory()
+    }
+
+    private func start() throws -> (daemon: DaemonProcess, client: TestClient, process: TestClientProcess) {
+        let client = try TestClient(name, socketPath: place.path + "/nightbell.sock")
+        let environment = client.specification.environment.map { "  \($0.key): '\($0.value)'" }
+        let text = """
+            identifier: \(name)
+            command: [\(client.program)]
+            environment:
+            \(environment.joined(separator: "\n"))
+            """
+        let path = manifests.file("\(name).yaml")
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o644)
+        let daemon = try DaemonProcess(
+            suspension: "none", directory: place.path, before: "umask 0",
+            """
+            --set manifestDirectory=\(manifests.path) --set launches.retry=50ms \
+            --set launches.retryMaximum=500ms
+            """)
+        return (daemon, client, try client.returns("voip socket=\(daemon.socketPath)"))
+    }
+
+    private func isForgotten(by daemon: DaemonProcess) throws -> Bool {
+        try eventually(within: 20_000) { try WireClient(path: daemon.socketPath).info(of: name) == nil }
+    }
+
+    /// A duplicate of the descriptor by which a process is connected to the supervisor.
+    private func supervisorConnection(of pid: pid_t) throws -> OwnedDescriptor {
+        let process = try ProcessHandle(opening: pid)
+        for name in try FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd") {
+            let number = clinux_get_descriptor(process.rawValue, Int32(name) ?? -1)
+            guard number >= 0 else { continue }
+            let descriptor = OwnedDescriptor(adopting: number)
+            var (type, length) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
+            if getsockopt(number, SOL_SOCKET, SO_TYPE, &type, &length) == 0,
+                type == Int32(SOCK_SEQPACKET.rawValue)
+            {
+                return descriptor
+            }
+        }
+        throw TestFailure("it is not connected to the supervisor")
+    }
+
+    private func sayNonsense(on connection: borrowing OwnedDescriptor) throws {
+        let bytes: [UInt8] = Array(repeating: 0xff, count: 16)
+        let rawValue = connection.rawValue
+        _ = try systemCall("send") { send(rawValue, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+    }
+
+    @Test("One that fails later is launched again", arguments: [false, true])
+    func fails(workerIsReplaced: Bool) throws {
+        let (daemon, client, process) = try start()
+        try process.command("goodbye")
+        #expect(try isForgotten(by: daemon))
+        if workerIsReplaced { try daemon.killWorker() }
+        #expect(client.staysAway(milliseconds: 1_000), "its process runs")
+        try process.say("exit 3")
+        try daemon.end(client.returns("voip"))
+    }
+
+    @Test("One that the supervisor has disconnected, and that fails, is launched again")
+    func disconnected() throws {
+        let (daemon, client, process) = try start()
+        kill(process.pid, SIGSTOP)
+        try sayNonsense(on: try supervisorConnection(of: process.pid))
+        #expect(try isForgotten(by: daemon))
+        kill(process.pid, SIGKILL)
+        try daemon.end(client.returns("voip"))
+    }
+
+    @Test("One that fails while its worker is replaced is launched again")
+    func failsMeanwhile() throws {
+        let (daemon, client, process) = try start()
+        try process.command("goodbye")
+        #expect(try isForgotten(by: daemon))
+        let worker = try daemon.worker()
+        kill(worker, SIGSTOP)
+        kill(process.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        kill(worker, SIGKILL)
+        try daemon.end(client.returns("voip"))
+    }
+
+    @Test("One that ends well is not launched again")
+    func endsWell() throws {
+        let (daemon, client, process) = try start()
+        try process.command("goodbye")
+        #expect(try isForgotten(by: daemon))
+        try process.say("exit 0")
+        #expect(eventually { ProcFS.state(process.pid) == nil }, "it has been waited for")
+        #expect(client.staysAway(milliseconds: 1_500))
+        withExtendedLifetime(daemon) {}
+    }
+
+    @Test("One that comes back, and fails then, is launched once")
+    func comesBack() throws {
+        let (daemon, client, process) = try start()
+        try process.command("goodbye")
+        #expect(try isForgotten(by: daemon))
+        try process.command("hello \(name) voip socket=\(daemon.socketPath)")
+        try process.say("exit 3")
+        let next = try client.returns("voip")
+        #expect(client.staysAway(milliseconds: 1_500))
+        try daemon.end(next)
+    }
+}
