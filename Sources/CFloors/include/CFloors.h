@@ -110,6 +110,9 @@ void cfloors_close_all_but(const int *kept, size_t count);
 void cfloors_catch_interrupts(void);
 int cfloors_interrupted(void);
 
+// Takes so many locks of a byte each, which all processes with this open file hold. 0 or an errno.
+int cfloors_take_locks(int file, int count);
+
 // pipe2(2), close-on-exec: 0, or -1 and errno.
 int cfloors_pipe(int *ends);
 

@@ -25,6 +25,12 @@ enum HostileKind: String, CaseIterable, Sendable {
     case slowPings = "slow_pings"
     /// TCP sockets that wait for their peer when they are closed, on connections that say no Hello.
     case lingering
+    /// Clients that sleep with ten thousand file locks, held by each of 60 descriptors.
+    case fileLocks = "file_locks"
+    /// Hello for a program with 1,500 descendants, on eight connections.
+    case descendants
+    /// HandOver of epoll sets with 300,000 members, from four clients.
+    case epollMembers = "epoll_members"
 
     /// Whether the load is on the supervisor.
     var isAttack: Bool { self != .none && self != .busy }

@@ -7,9 +7,9 @@ import SwiftProtobuf
 /// A process that attacks a supervisor until it is ended, as another user if possible.
 struct HostileProcess {
     private let kind: HostileKind
-    private let socketPath: String
+    let socketPath: String
     private let user: uid_t?
-    private let number: Int
+    let number: Int
 
     static func arguments(
         _ kind: HostileKind, supervisorSocket: String, user: uid_t?, number: Int
@@ -56,14 +56,17 @@ struct HostileProcess {
         case .unread: try sleepWithUnreadSockets()
         case .slowPings: try sendSlowPings()
         case .lingering: try sendLingeringSockets()
+        case .fileLocks: try sleepWithFileLocks()
+        case .descendants: try speakForManyDescendants()
+        case .epollMembers: try handOverEpollSets()
         }
     }
 
-    private var isOver: Bool { cfloors_interrupted() != 0 }
+    var isOver: Bool { cfloors_interrupted() != 0 }
 
     // MARK: Packets
 
-    private struct Packet {
+    struct Packet {
         let bytes: [UInt8]
         var descriptors: [CInt] = []
 
@@ -92,9 +95,9 @@ struct HostileProcess {
         return try Packet(.show(show))
     }
 
-    private func hello(_ number: Int) throws -> Packet { try Packet(.hello(greeting(number))) }
+    func hello(_ number: Int) throws -> Packet { try Packet(.hello(greeting(number))) }
 
-    private func greeting(_ number: Int) -> WireHello {
+    func greeting(_ number: Int) -> WireHello {
         var hello = WireHello()
         hello.version = 1
         hello.modes = [.voip]
@@ -124,7 +127,7 @@ struct HostileProcess {
 
     /// Sends these packets in turn on each of many connections, at the highest rate, and reconnects after
     /// each disconnect.
-    private func flood(connections count: Int, greeting: Packet? = nil, packets: [Packet]) throws {
+    func flood(connections count: Int, greeting: Packet? = nil, packets: [Packet]) throws {
         let lines = (0..<count).map { _ in Line(socketPath, greeting?.bytes) }
         var turn = 0
         while !isOver {
@@ -271,7 +274,7 @@ struct HostileProcess {
         return (near, far)
     }
 
-    private static func connectedPair() throws(LoadError) -> (near: CInt, far: CInt) {
+    static func connectedPair() throws(LoadError) -> (near: CInt, far: CInt) {
         var ends: [CInt] = [-1, -1]
         guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else {
             throw LoadError(failed: "socketpair")
