@@ -156,7 +156,8 @@ package struct Launch: ~Copyable {
         case CLINUX_LAUNCH_DESCRIPTORS: LaunchError(.descriptors, failure.code, "descriptors")
         case CLINUX_LAUNCH_LIMITS: LaunchError(.limits, failure.code, "a limit cannot be set")
         case CLINUX_LAUNCH_IDENTITY: LaunchError(.identity, failure.code, "its user cannot be set")
-        case CLINUX_LAUNCH_DIRECTORY: LaunchError(.directory, failure.code, directory)
+        case CLINUX_LAUNCH_DIRECTORY:
+            LaunchError(.directory, failure.code, "its working directory \(directory) cannot be entered")
         case CLINUX_LAUNCH_OUTPUT: LaunchError(.output, failure.code, "its output cannot be opened")
         default: LaunchError(.program, failure.code, program)
         }

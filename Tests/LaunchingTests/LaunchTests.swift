@@ -132,6 +132,9 @@ struct LaunchTests {
         #expect(try failure(["bin/true"])?.step == .specification)
         #expect(try failure(["/bin/true", "a\0b"])?.step == .specification)
         #expect(try failure(["/nonexistent"])?.description == "/nonexistent: No such file or directory")
+        #expect(
+            try failure(["/bin/true"]) { $0.specification.directory = "/nonexistent" }?.description
+                == "its working directory /nonexistent cannot be entered: No such file or directory")
     }
 
     @Test("A script without an interpreter is refused: no shell is tried")
