@@ -6,6 +6,7 @@ import Logging
 import NightbellCore
 import NightbellSupervisor
 import NightbellWire
+import SwiftProtobuf
 import Testing
 
 /// A client that causes log messages again and again does not fill the log.
@@ -117,6 +118,49 @@ import Testing
         #expect(log.lines.count { $0.contains("is disconnected") } == LogLimiter.perMinute)
         try supervisor.stop()
         #expect(log.lines.contains("90 messages about violations of the protocol were held back"))
+    }
+
+    @Test func disconnectsSayWhy() throws {
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .info
+        let supervisor = try TestSupervisor(logger: logger)
+        let mistakes: [(WireClientMessage.OneOf_Body, String)] = [
+            (
+                .hello(.with { ($0.version, $0.identifier) = (1, "with space") }),
+                "an identifier has 1 to 128 characters out of A-Z a-z 0-9 . _ -"
+            ),
+            (.enterBackground(WireEnterBackground()), "Hello comes first"),
+        ]
+        for (mistake, reason) in mistakes {
+            let stranger = try WireClient(supervisor)
+            try stranger.send(mistake, request: 1)
+            #expect(try stranger.end()?.message == reason)
+            #expect(log.lines.contains { $0.hasSuffix(" is disconnected: \(reason)") }, "\(log.lines)")
+        }
+        try supervisor.stop()
+    }
+
+    @Test(arguments: [("exit 3", "exit status 3"), ("SIGKILL", "signal 9")])
+    func crashesSayHow(_ way: String, _ ending: String) throws {
+        let name = "org.example.phone"
+        let log = Log()
+        var logger = Logger(label: "test") { _ in log.handler }
+        logger.logLevel = .notice
+        let supervisor = try TestSupervisor(suspension: .none, logger: logger) {
+            $0.settings.launches.retry = .milliseconds(20)
+        }
+        let watcher = try WireClient(supervisor)
+        #expect(try watcher.ask(.watch(.with { $0.identifier = name })) == .done(WireDone()))
+        let client = try TestClient(name, of: supervisor)
+        let process = try client.start()
+        if way == "SIGKILL" { kill(process.pid, SIGKILL) } else { try process.say(way) }
+        #expect(try watcher.event { $0.kind == "crashed" }.detail == "ended badly: \(ending)")
+        let line = "\(name): crashed: ended badly: \(ending)"
+        #expect(eventually { log.lines.contains(line) }, "\(log.lines)")
+        let second = try client.returns()
+        try supervisor.stop()
+        withExtendedLifetime((process, second)) {}
     }
 
     /// Though it is checked for one client at a time.

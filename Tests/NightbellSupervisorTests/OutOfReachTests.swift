@@ -44,7 +44,8 @@ import Testing
         supervisor.pretendMemoryIsShort()
         #expect(
             try eventually {
-                try supervisor.show(name)?.stateDetail.contains("memory is short: not before") ?? false
+                try supervisor.show(name)?.stateDetail.contains("memory is short: in 1 s at the earliest")
+                    ?? false
             })
         let second = try actor.returns()
         #expect(try second.event("wake").contains("reasons=relaunched"))

@@ -147,6 +147,7 @@ import Testing
             let shown = try info()
             #expect(shown.warnings.contains { $0.contains("No such file") && $0.contains("up to 300 s") })
             #expect(shown.counters["crashes"] == 0)
+            #expect(shown.stateDetail.contains(/, in \d+ s at the earliest$/), "\(shown.stateDetail)")
         }
         #expect(log.lines.count { $0.contains("cannot launch \(name)") } == 1)
         #expect(symlink(program, actor.program) == 0)

@@ -65,11 +65,17 @@ extension ClientView {
         }
         if launches.isWaitingForUnlock { names.append("once its user is unlocked") }
         if let until = launches.waitsForMemoryUntil {
-            names.append("memory is short: not before \(until.since(now).wireMilliseconds) ms")
+            names.append("memory is short: \(Self.text(until.since(now))) at the earliest")
         }
         if let until = launches.notBefore, !launches.reasons.isEmpty {
-            names.append("not before \(until.since(now).wireMilliseconds) ms")
+            names.append("\(Self.text(until.since(now))) at the earliest")
         }
         return names.joined(separator: ", ")
+    }
+
+    /// Rounded up: until then it does not happen.
+    private static func text(_ duration: Duration) -> String {
+        let (seconds, attoseconds) = max(duration, .zero).components
+        return "in \(seconds + (attoseconds > 0 ? 1 : 0)) s"
     }
 }

@@ -9,7 +9,7 @@ extension Supervisor {
     func report(_ trace: Trace, of client: ClientID, _ work: ActionBuffer) {
         if isReported(trace) {
             let (identifier, user) = identity(of: client, work)
-            if trace.level >= logger.logLevel { log(trace, of: identifier, user) }
+            if trace.level >= logger.logLevel { log(trace, ending(of: client, trace), of: identifier, user) }
             if !connections.watchers.isEmpty {
                 let detail = detail(of: trace, client, work)
                 notifyWatchers(trace, detail, of: client, identifier, user)
@@ -33,11 +33,17 @@ extension Supervisor {
 
     /// A client can cause most traces as often as it likes: those are logged only at the most verbose level.
     /// It can cause some of the others, by crashing or by not answering.
-    private func log(_ trace: Trace, of identifier: String, _ user: UserID?) {
+    private func log(_ trace: Trace, _ ending: String, of identifier: String, _ user: UserID?) {
         guard let kind = trace.limit else {
             return logger.log(level: trace.level, "\(identifier): \(trace.text)")
         }
-        log(kind, trace.level, of: user, "\(identifier): \(trace.text)")
+        log(kind, trace.level, of: user, "\(identifier): \(trace.text)\(ending)")
+    }
+
+    /// How a client's process has ended that has crashed; empty: that is unknown, or logged already.
+    private func ending(of client: ClientID, _ trace: Trace) -> String {
+        guard case .crashed = trace, let status = connection(of: client)?.client?.ending else { return "" }
+        return ": \(Self.text(of: status))"
     }
 
     /// For watchers, with details that the core does not have: the names of sockets, and how long a client
@@ -51,6 +57,7 @@ extension Supervisor {
             let names = wakeNames(client, work)
             return names.isEmpty ? trace.detail : "\(trace.detail): \(names)"
         }
+        if case .crashed = trace { return trace.detail + ending(of: client, trace) }
         guard case .state(_, .suspended) = trace, let since = connection(of: client)?.client?.awakeSince
         else { return trace.detail }
         return "\(trace.detail), was awake for \(now.since(since).wireMilliseconds) ms"

@@ -19,6 +19,7 @@ extension Supervisor {
         if !connection.hasEnded { receiveMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
+        record.ending = status
         launches.reapWrappers(of: record.id, adding: record.wrapper)
         logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
         feed(.ended(record.id, Self.ending(status)))
@@ -35,7 +36,7 @@ extension Supervisor {
 
     static func text(of status: ExitStatus?) -> String {
         switch status {
-        case .exited(let code): "exit \(code)"
+        case .exited(let code): "exit status \(code)"
         case .signalled(let number): "signal \(number)"
         case .unknown: "how is unknown"
         case nil: "its exit status cannot be read"

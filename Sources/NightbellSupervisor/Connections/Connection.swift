@@ -1,5 +1,6 @@
 import EventLoop
 import Glibc
+import Launching
 import LinuxSystem
 import NightbellCore
 import NightbellWire
@@ -232,6 +233,7 @@ private final class RareFacts {
     var saidIdentifier: String?
     var wrapper: LaunchWrapper?
     var obstacle: String?
+    var ending: ExitStatus?
 }
 
 extension ServedClient {
@@ -255,6 +257,12 @@ extension ServedClient {
     var pagedOut: WirePagedOut? {
         get { rare?.pagedOut }
         set { set(\.pagedOut, to: newValue) }
+    }
+
+    /// How its process has ended; nil: it has not, or that cannot be read.
+    var ending: ExitStatus? {
+        get { rare?.ending }
+        set { set(\.ending, to: newValue) }
     }
 
     /// How it says it was started, if it would not be launched that way.

@@ -12,7 +12,7 @@ extension Supervisor {
     ) {
         guard let client = speaker(connection) else {
             return protocolViolation(
-                connection, WireError(.helloRequired, "say Hello first"), request: request)
+                connection, WireError(.helloRequired, "Hello comes first"), request: request)
         }
         guard request != 0 else {
             packet.discardDescriptors()
@@ -25,7 +25,7 @@ extension Supervisor {
             return answer(connection, request, .error(error))
         }
         guard packet.descriptorCount == handOver.sockets.count else {
-            let error = WireError(.malformedPacket, "one descriptor for each socket")
+            let error = WireError(.malformedPacket, "a HandOver has one descriptor for each of its sockets")
             return protocolViolation(connection, error, request: request)
         }
         let count = handOver.sockets.count

@@ -81,10 +81,10 @@ extension Supervisor {
             return refusal(.outOfDescriptors, "the supervisor has no descriptor left for this user")
         }
         guard let identifier = ClientIdentifier(hello.identifier) else {
-            return refusal(.invalidIdentifier, ClientIdentifier.rule)
+            return refusal(.invalidIdentifier, "an identifier has \(ClientIdentifier.rule)")
         }
         guard let modes = Modes(hello.modes), let policy = WakeLimitPolicy(hello.wakeLimitPolicy) else {
-            return refusal(.invalidArgument, "unknown mode or policy")
+            return refusal(.invalidArgument, "a mode or the wake limit policy is unknown")
         }
         guard !launches.isEnding(session: getsid(connection.credentials.pid)) else {
             return .failure(InvalidMessage(wire: .askedToEnd))

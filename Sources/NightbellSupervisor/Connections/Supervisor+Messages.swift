@@ -89,7 +89,7 @@ extension Supervisor {
             return protocolViolation(connection, WireError(.malformedPacket, "the packet does not decode"))
         }
         guard let body = message.body else {
-            let error = WireError(.unknownMessage, "unknown kind of message")
+            let error = WireError(.unknownMessage, "the message is of an unknown kind")
             return protocolViolation(connection, error, request: message.request)
         }
         switch body {
@@ -122,12 +122,13 @@ extension Supervisor {
             return false
         }
         guard !scan.isForClients || speaker(connection) != nil else {
-            protocolViolation(connection, WireError(.helloRequired, "say Hello first"), request: scan.request)
+            protocolViolation(
+                connection, WireError(.helloRequired, "Hello comes first"), request: scan.request)
             return false
         }
         // Fewer sockets than descriptors are detected later, by the decoder.
         if let sockets = scan.sockets, sockets > packet.descriptorCount, !controlTruncated {
-            let error = WireError(.malformedPacket, "one descriptor for each socket")
+            let error = WireError(.malformedPacket, "a HandOver has one descriptor for each of its sockets")
             protocolViolation(connection, error, request: scan.request)
             return false
         }
@@ -172,7 +173,7 @@ extension Supervisor {
             .scheduleNotification, .cancelNotifications, .listNotifications, .setBadge:
             guard let client = speaker(connection) else {
                 return protocolViolation(
-                    connection, WireError(.helloRequired, "say Hello first"), request: request)
+                    connection, WireError(.helloRequired, "Hello comes first"), request: request)
             }
             if noteReport(body, of: client, connection) {
                 if request != 0 { answer(connection, request, .done(WireDone())) }
