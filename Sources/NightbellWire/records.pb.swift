@@ -161,6 +161,12 @@ package nonisolated struct StoredClient: @unchecked Sendable {
     set {_uniqueStorage()._suspendsItself = newValue}
   }
 
+  /// why its last launch failed, for people; empty: it did not
+  package var launchProblem: String {
+    get {_storage._launchProblem}
+    set {_uniqueStorage()._launchProblem = newValue}
+  }
+
   /// The launched process that started this one, if it may still be there; 0: there is none.
   package var wrapper: UInt32 {
     get {_storage._wrapper}
@@ -1096,7 +1102,7 @@ fileprivate nonisolated let _protobuf_package = "nightbell.records"
 
 nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   package static let protoMessageName: String = _protobuf_package + ".Client"
-  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0\u{1}program\0\u{3}program_start_time\0\u{1}wrapper\0\u{3}suspends_itself\0")
+  package static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}identifier\0\u{1}user\0\u{1}modes\0\u{3}terminates_at_wake_limit\0\u{3}exits_on_suspend\0\u{3}registered_at_ns\0\u{1}ownership\0\u{3}wants_wake_word\0\u{1}launch\0\u{1}presence\0\u{3}made_process\0\u{1}previous\0\u{3}launch_setting\0\u{3}launch_recipe\0\u{3}wants_network_changes\0\u{3}waits_for_unlock\0\u{3}said_identifier\0\u{3}connected_at_ns\0\u{3}asleep_before_ns\0\u{1}program\0\u{3}program_start_time\0\u{1}wrapper\0\u{3}suspends_itself\0\u{3}launch_problem\0")
 
   fileprivate class _StorageClass {
     var _identifier: String = String()
@@ -1121,6 +1127,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
     var _program: UInt32 = 0
     var _programStartTime: UInt64 = 0
     var _suspendsItself: Bool = false
+    var _launchProblem: String = String()
     var _wrapper: UInt32 = 0
 
       // This property is used as the initial default value for new instances of the type.
@@ -1154,6 +1161,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       _program = source._program
       _programStartTime = source._programStartTime
       _suspendsItself = source._suspendsItself
+      _launchProblem = source._launchProblem
       _wrapper = source._wrapper
     }
   }
@@ -1196,6 +1204,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         case 21: try { try decoder.decodeSingularUInt64Field(value: &_storage._programStartTime) }()
         case 22: try { try decoder.decodeSingularUInt32Field(value: &_storage._wrapper) }()
         case 23: try { try decoder.decodeSingularBoolField(value: &_storage._suspendsItself) }()
+        case 24: try { try decoder.decodeSingularStringField(value: &_storage._launchProblem) }()
         default: break
         }
       }
@@ -1277,6 +1286,9 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
       if _storage._suspendsItself != false {
         try visitor.visitSingularBoolField(value: _storage._suspendsItself, fieldNumber: 23)
       }
+      if !_storage._launchProblem.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._launchProblem, fieldNumber: 24)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -1308,6 +1320,7 @@ nonisolated extension StoredClient: SwiftProtobuf.Message, SwiftProtobuf._Messag
         if _storage._program != rhs_storage._program {return false}
         if _storage._programStartTime != rhs_storage._programStartTime {return false}
         if _storage._suspendsItself != rhs_storage._suspendsItself {return false}
+        if _storage._launchProblem != rhs_storage._launchProblem {return false}
         if _storage._wrapper != rhs_storage._wrapper {return false}
         return true
       }

@@ -171,6 +171,41 @@ import Testing
         try second.end(actor.returns("voip"))
     }
 
+    @Test func eachWorkerSaysWhyAClientCannotBeLaunched() throws {
+        let actor = try actor
+        let program = actor.program
+        actor.program = place.file("program")
+        try declare(actor)
+        let daemon = try start()
+        func warnings() throws -> [String] {
+            try WireClient(path: daemon.socketPath).info(of: name)?.warnings ?? []
+        }
+        // The next attempt begins after ten seconds.
+        #expect(
+            try eventually(within: 20_000) {
+                let info = try WireClient(path: daemon.socketPath).info(of: name)
+                return info?.state == .dormant && info?.warnings.isEmpty == false
+            })
+        let before = try warnings()
+        #expect(before.count == 1 && before[0].contains("\(actor.program): No such file"), "\(before)")
+        for _ in 0..<2 {
+            try daemon.killWorker()
+            #expect(try warnings() == before)
+        }
+        // Not once it runs.
+        #expect(symlink(program, actor.program) == 0)
+        guard
+            case .done = try WireClient(path: daemon.socketPath).ask(
+                .launchClient(.with { $0.identifier = name }))
+        else { throw TestFailure("not launched") }
+        let process = try actor.returns("voip socket=\(daemon.socketPath)")
+        #expect(try isServed(process.pid, by: daemon))
+        try daemon.killWorker()
+        #expect(try eventually { try self.isServed(process.pid, by: daemon) })
+        #expect(try warnings().allSatisfy { !$0.contains("No such file") })
+        try daemon.end(process)
+    }
+
     @Test func aLaunchWithoutHelloEndsWithTheSupervisor() throws {
         let actor = try actor
         try declare(actor)

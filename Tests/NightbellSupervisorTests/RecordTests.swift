@@ -125,12 +125,13 @@ struct RecordTests {
                 wasLaunched: true, isAttached: true,
                 sockets: [SocketToken(rawValue: 1 << 32 | 5), SocketToken(rawValue: 6)])
             client.recipe = recipe
+            client.launchProblem = "/program: No such file or directory"
             let read = try ClientRecordBytes(key, client.bytes, [recipe.setting.number: recipe.setting])
             registration.isLaunchable = true
             #expect(read.registration == registration)
             #expect(read.registeredAt == client.registeredAt && read.ownership == 9 && read.wantsWakeWord)
             #expect(read.presence == .welcomed && read.madeProcess == 4_242 && read.launch == [1, 2, 3])
-            #expect(read.previous == client.previous)
+            #expect(read.previous == client.previous && read.launchProblem == client.launchProblem)
             #expect(read.recipe?.specification == specification)
             #expect(read.recipe?.content.identity == identity)
             #expect(read.bytes == client.bytes)

@@ -99,6 +99,7 @@ extension Supervisor {
         var bytes = ClientRecordBytes(
             registration: registration, registeredAt: registeredAt, ownership: owner.number)
         bytes.recipe = registration.isLaunchable ? launches.recipe(of: client) : nil
+        bytes.launchProblem = launches.problem(of: client)
         return bytes
     }
 

@@ -91,6 +91,8 @@ extension Supervisor {
             let connection = connections[attempt.connection], let gate = attempt.reportDescriptor
         else { return }
         bytes.madeProcess = UInt32(attempt.pid)
+        // Another worker would not learn that this launch succeeds.
+        bytes.launchProblem = nil
         bytes.previous = PreviousProcess(wasLaunched: true, isAttached: false, sockets: attempt.sockets)
         FaultInjection.point("before a launch is said")
         journal.launch(

@@ -22,6 +22,8 @@ struct ClientRecordBytes {
     var asleepBefore: UInt64 = 0
     /// nil: it cannot be launched.
     var recipe: LaunchRecipe?
+    /// Why its last launch failed, for people; nil: it did not.
+    var launchProblem: String?
     /// The process that we made for it; 0: it connected by itself.
     var madeProcess: UInt32 = 0
     /// The process of an unmodified client, and when it started; nil: it is none.
@@ -64,6 +66,7 @@ struct ClientRecordBytes {
             $0.suspendsItself = suspendsItself
             $0.wrapper = wrapper
             if let previous { $0.previous = previous.stored }
+            $0.launchProblem = launchProblem ?? ""
             guard let recipe else { return }
             $0.launchSetting = recipe.setting.number
             $0.launchRecipe = recipe.own.asField
@@ -103,6 +106,7 @@ struct ClientRecordBytes {
         suspendsItself = stored.suspendsItself
         wrapper = stored.wrapper
         previous = stored.hasPrevious ? PreviousProcess(stored.previous) : nil
+        launchProblem = stored.launchProblem.isEmpty ? nil : stored.launchProblem
         if stored.launchSetting != 0 {
             guard let setting = settings[stored.launchSetting] else {
                 throw RecordError(

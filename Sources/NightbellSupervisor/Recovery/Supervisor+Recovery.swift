@@ -33,6 +33,7 @@ extension Supervisor {
         if let recipe = record.recipe {
             let state = store.record(.state(client)) ?? []
             launches.insert(recipe, state: state, of: client)
+            launches.setProblem(record.launchProblem, of: client)
         }
         switch record.presence {
         case .absent:
