@@ -229,6 +229,28 @@ struct WakeTests {
         try checkStore()
     }
 
+    @Test(
+        "Results of which the release is lost with the transfer process do not wake their client again",
+        arguments: [false, true])
+    func lostRelease(isSent: Bool) throws {
+        let client = try SupervisedClient(supervisor, "org.test.reader")
+        try client.command("transfers s")
+        try client.command("download s a \(server.address)/slow?seed=sa&size=1500000&ms=60")
+        try client.command("hang-transfer")
+        // The result and the end of the session are there when it wakes.
+        try client.sleep()
+        try client.event("finished-transfers s")
+        try client.event("transferred s a")
+        let process = try require(supervisor.transferProcess)
+        kill(process, isSent ? SIGSTOP : SIGKILL)
+        try client.tell("unhang")
+        try client.event("session-finished s")
+        kill(process, SIGKILL)
+        try checkStore()
+        #expect(client.heard("transferred").isEmpty)
+        #expect(try supervisor.count("wakes_transfer", of: client.name) == 1)
+    }
+
     @Test("A client that cannot be launched finds its results when it returns")
     func returning() throws {
         let client = try SupervisedClient(supervisor, "org.test.reader")

@@ -79,7 +79,8 @@ extension TransferLink {
         case .progress(let progress): handlers.progress(TransferProgress(progress))
         case .sessionFinished:
             handlers.sessionFinished()
-            hold.endResults()
+            // A client that slept before the releases are certain would be woken once more for these results.
+            if core.withLock({ $0.releases.isEmpty && !$0.isNeeded }) { hold.endResults() }
         }
     }
 
@@ -102,7 +103,11 @@ extension TransferLink {
                 lose(connection)
             }
         }
-        core.withLock { _ = $0.releases.removeValue(forKey: request.number) }
+        core.withLock { core in
+            core.releases[request.number] = nil
+            // On the next connection the result comes again, and then its release.
+            core.isNeeded = true
+        }
     }
 
     /// A wake tells that there are results: the client is not suspended before they are handled.

@@ -39,6 +39,8 @@ struct TransferLinkState {
     /// Reports that were not answered on it come again on the next one.
     mutating func dropConnection() {
         connection = nil
+        // The process may not have heard of these.
+        if !releases.isEmpty { isNeeded = true }
         releases.removeAll()
     }
 
