@@ -520,6 +520,7 @@ let package = Package(
             name: "TransferTests",
             dependencies: [
                 "EdgeTestSupport", "EventHandlers", "LinuxSystem", "TransferClient", "TransferEngine",
+                "TransferModel",
                 "TransferWire", "nightbell", "nightbell-transfer", "nightbelld", "scripted-client",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),

@@ -105,14 +105,11 @@ extension TransferEngine {
         tasks[id]?.record.facts = facts
         tasks[id]?.record.durableBytes = 0
         tasks[id]?.bytes = bytes
-        store.setFacts(id, facts, durableBytes: 0)
-        // The validator of the former part must not be found with bytes of this one.
-        if had { store.makePromise() }
+        guard had || facts.validator != nil else { return store.setFacts(id, facts, durableBytes: 0) }
         // libcurl may receive a whole file before the turn ends. If the process is killed then, what it has received is of
-        // use only with its validator.
-        guard had || facts.validator != nil else { return }
+        // use only with its validator. And the validator of the former part must not be found with bytes of this one.
         do throws(TransferError) {
-            try store.commit()
+            try store.setFactsAtOnce(id, facts, durableBytes: 0, isPromise: had)
         } catch {
             fail(error)
         }

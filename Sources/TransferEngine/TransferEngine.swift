@@ -7,7 +7,7 @@ package import TransferModel
 /// stores what has come of it. Confined to the loop's thread.
 ///
 /// The order of writes makes any death harmless. Bytes are appended to a file, and the file's length tells
-/// how many there are. The validator is stored at the end of the turn in which its first bytes were written:
+/// how many there are. The validator is stored before its first bytes are written:
 /// a part without one is fetched anew, and one with a validator of before is refused by the server
 /// (`If-Range`). After a start of the machine only bytes count that were written to the disk.
 package final class TransferEngine {

@@ -39,7 +39,9 @@ final class TransferStore {
     }
 
     private let database: DatabaseQueue
-    private var changes: [(Database) throws -> Void] = []
+    private typealias Change = (Database) throws -> Void
+
+    private var changes: [Change] = []
     private var makesPromise = false
     private(set) var lastTask: Int64
     private(set) var lastSession: Int64
@@ -216,8 +218,25 @@ final class TransferStore {
     }
 
     func setFacts(_ id: TaskID, _ facts: PartialBody, durableBytes: Int64) {
-        let (tag, date) = Self.columns(facts.validator)
-        changes.append { database in
+        changes.append(Self.factsChange(id, facts, durableBytes: durableBytes))
+    }
+
+    /// Writes these before the other changes of the turn, and without them: a task's end must not be stored before the
+    /// end of its session that follows from it.
+    ///
+    /// - Parameter isPromise: they are on the disk when this returns, and survive a loss of power.
+    func setFactsAtOnce(
+        _ id: TaskID, _ facts: PartialBody, durableBytes: Int64, isPromise: Bool
+    ) throws(TransferError) {
+        let change = Self.factsChange(id, facts, durableBytes: durableBytes)
+        try write([change], isPromise: isPromise)
+        // An older value may be among the changes of the turn.
+        changes.append(change)
+    }
+
+    private static func factsChange(_ id: TaskID, _ facts: PartialBody, durableBytes: Int64) -> Change {
+        let (tag, date) = columns(facts.validator)
+        return { database in
             try database.cachedStatement(
                 sql: """
                     UPDATE task SET total = ?, entity_tag = ?, last_modified = ?, durable = ? WHERE id = ?
@@ -300,9 +319,15 @@ final class TransferStore {
     /// Writes the changes since the last call.
     func commit() throws(TransferError) {
         guard !changes.isEmpty else { return }
+        try write(changes, isPromise: makesPromise)
+        changes.removeAll(keepingCapacity: true)
+        makesPromise = false
+    }
+
+    private func write(_ changes: [Change], isPromise: Bool) throws(TransferError) {
         do {
             try database.writeWithoutTransaction { database in
-                try database.execute(sql: "PRAGMA synchronous = \(makesPromise ? "FULL" : "NORMAL")")
+                try database.execute(sql: "PRAGMA synchronous = \(isPromise ? "FULL" : "NORMAL")")
                 try database.inTransaction(.immediate) {
                     for change in changes { try change(database) }
                     return .commit
@@ -311,8 +336,6 @@ final class TransferStore {
         } catch {
             throw .store("\(error)")
         }
-        changes.removeAll(keepingCapacity: true)
-        makesPromise = false
     }
 
     private static func bytes(_ message: some SwiftProtobuf.Message) throws(TransferError) -> Data {
