@@ -20,11 +20,28 @@ package struct SubscriptionPlan: Sendable {
     /// When the last issue of each client was begun. It outlives the subscription: one that is taken up again
     /// begins nothing early.
     package private(set) var begun: [String: Int64]
-    /// When an issue of each client could not be begun. It is tried again after a pause, and by the next process.
-    private var postponed: [String: Int64] = [:]
+    private struct Postponement {
+        /// When it could not be begun.
+        var at: Int64
+        /// How often, one time after the other.
+        var count: Int64
 
-    /// In seconds.
-    package static let retryPause: Int64 = 300
+        var due: Int64 {
+            at
+                + min(
+                    SubscriptionPlan.firstRetryPause << min(count - 1, SubscriptionPlan.mostDoublings),
+                    SubscriptionPlan.longestRetryPause)
+        }
+    }
+
+    /// The issues that could not be begun. Each is tried again after a pause, and by the next process.
+    private var postponed: [String: Postponement] = [:]
+
+    /// In seconds. It doubles each time that the issue cannot be begun again: as long as there is no room, nothing is won
+    /// by asking often.
+    package static let firstRetryPause: Int64 = 300
+    private static let longestRetryPause: Int64 = 3_600
+    private static let mostDoublings: Int64 = 4
 
     /// - Parameter begun: when the last issue of each client was begun.
     package init(begun: [String: Int64] = [:]) { self.begun = begun }
@@ -40,7 +57,7 @@ package struct SubscriptionPlan: Sendable {
     package mutating func follow(_ now: Int64) -> [String] {
         let later = begun.filter { $0.value > now }.keys.sorted()
         for client in later { begun[client] = now }
-        for (client, instant) in postponed where instant > now { postponed[client] = now }
+        for (client, postponement) in postponed where postponement.at > now { postponed[client]?.at = now }
         return later
     }
 
@@ -50,7 +67,7 @@ package struct SubscriptionPlan: Sendable {
     }
 
     private func due(of client: String) -> Int64 {
-        let retry = postponed[client].map { $0 + Self.retryPause } ?? .min
+        let retry = postponed[client]?.due ?? .min
         guard let begun = begun[client], let subscription = subscriptions[client] else { return retry }
         return max(begun + subscription.interval, retry)
     }
@@ -62,7 +79,9 @@ package struct SubscriptionPlan: Sendable {
     }
 
     /// The next issue of this client is due, and cannot be begun now.
-    package mutating func postpone(_ client: String, at now: Int64) { postponed[client] = now }
+    package mutating func postpone(_ client: String, at now: Int64) {
+        postponed[client] = Postponement(at: now, count: (postponed[client]?.count ?? 0) + 1)
+    }
 
     /// When to look again; nil: there are no subscriptions.
     package var nextDue: Int64? { subscriptions.keys.map { due(of: $0) }.min() }

@@ -75,11 +75,33 @@ struct SubscriptionTests {
         var plan = SubscriptionPlan()
         plan.replace(with: ["a": try subscription()])
         plan.postpone("a", at: Self.start)
-        #expect(plan.nextDue == Self.start + SubscriptionPlan.retryPause && plan.due(at: Self.start).isEmpty)
+        let pause = SubscriptionPlan.firstRetryPause
+        #expect(plan.nextDue == Self.start + pause && plan.due(at: Self.start).isEmpty)
         let back = Self.start - 100 * Self.day
         #expect(plan.follow(back).isEmpty)
-        #expect(plan.due(at: back + SubscriptionPlan.retryPause) == ["a"])
-        plan.begin("a", at: back + SubscriptionPlan.retryPause)
-        #expect(plan.nextDue == back + SubscriptionPlan.retryPause + Self.day)
+        #expect(plan.due(at: back + pause) == ["a"])
+        plan.begin("a", at: back + pause)
+        #expect(plan.nextDue == back + pause + Self.day)
+    }
+
+    @Test(
+        "The pauses of an issue that cannot be begun double up to an hour, and are short again once it was begun"
+    )
+    func backsOff() throws {
+        var plan = SubscriptionPlan()
+        plan.replace(with: ["a": try subscription()])
+        func pauses(from start: Int64) -> [Int64] {
+            var now = start
+            return (0..<6).map { _ in
+                plan.postpone("a", at: now)
+                let due = plan.nextDue ?? now
+                defer { now = due }
+                return due - now
+            }
+        }
+        #expect(pauses(from: Self.start) == [300, 600, 1_200, 2_400, 3_600, 3_600])
+        let next = Self.start + Self.day
+        plan.begin("a", at: next)
+        #expect(pauses(from: next + Self.day).prefix(2) == [300, 600])
     }
 }
