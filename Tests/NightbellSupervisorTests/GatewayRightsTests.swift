@@ -1,7 +1,9 @@
 import CTestSupport
 import EdgeTestSupport
 import Foundation
+import Launching
 import LinuxSystem
+import NightbellCore
 import NightbellSupervisor
 import NightbellWire
 import SwiftProtobuf
@@ -128,6 +130,68 @@ struct GatewayRightsTests {
         }
         #expect(events[0].contains { $0.kind == "observed" } && events[0].last?.detail == "location")
         #expect(!events[1].contains { $0.kind == "observed" } && events[1].last?.detail.isEmpty == true)
+        try supervisor.stop()
+    }
+
+    /// Everything that names a client.
+    private func requests(_ name: String) -> [WireClientMessage.OneOf_Body] {
+        let simulate = WireSimulate.with {
+            $0.identifier = name
+            $0.event = .networkChange
+        }
+        let owner = WireShow.with {
+            $0.identifier = name
+            $0.ownerOnly = true
+        }
+        return [
+            .show(.with { $0.identifier = name }), .show(owner), .wakeClient(.with { $0.identifier = name }),
+            .suspendClient(.with { $0.identifier = name }), .quitClient(.with { $0.identifier = name }),
+            .launchClient(.with { $0.identifier = name }), .forgetClient(.with { $0.identifier = name }),
+            .simulate(simulate),
+        ]
+    }
+
+    @Test func strangersLearnNothingOfDeclaredAndQuitClients() throws {
+        let (declared, quit) = ("org.example.declared", "org.example.quit")
+        let declarations = try [declared, quit].map { name in
+            var registration = Registration(
+                identifier: try #require(ClientIdentifier(name)), user: Self.owner, modes: .voip)
+            registration.isLaunchable = true
+            return Declaration(
+                registration,
+                launch: LaunchSpecification(arguments: ["/bin/true"], directory: "/", environment: [:]),
+                identity: nil, startsWithSupervisor: false)
+        }
+        let supervisor = try TestSupervisor {
+            $0.gateway = GatewayRights(user: Self.gateway, mayWake: false)
+            $0.declarations = declarations
+        }
+        let owner = try connect(supervisor, as: Self.owner)
+        guard case .done = try owner.ask(.quitClient(.with { $0.identifier = quit })) else {
+            throw TestFailure("not quit")
+        }
+
+        let stranger = try connect(supervisor, as: 65_532)
+        #expect(try stranger.list().isEmpty)
+        let status = try stranger.status()
+        #expect(status.notRunning.isEmpty && status.notRunningUnnamed == 0 && status.users.isEmpty)
+        // Word by word what is said of a client that there is not.
+        let unknown = try requests("org.example.none").map { try stranger.ask($0) }
+        for name in [declared, quit] {
+            #expect(try requests(name).map { try stranger.ask($0) } == unknown, "\(name)")
+        }
+        // The gateway sees them, and does nothing to them.
+        let gateway = try connect(supervisor, as: Self.gateway)
+        #expect(try gateway.status().notRunning == [declared, quit])
+        for name in [declared, quit] {
+            let refusals = try [
+                error(gateway, .launchClient(.with { $0.identifier = name })),
+                error(gateway, .quitClient(.with { $0.identifier = name })),
+                error(gateway, .forgetClient(.with { $0.identifier = name })),
+            ]
+            #expect(refusals == [.permissionDenied, .noSuchClient, .noSuchClient], "\(name)")
+        }
+        #expect(try owner.status().notRunning == [declared, quit] && owner.list().isEmpty)
         try supervisor.stop()
     }
 
