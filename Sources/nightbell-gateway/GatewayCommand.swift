@@ -194,5 +194,6 @@ struct ServeCommand: AsyncParsableCommand {
             logger.critical("\(error)")
             throw ExitCode(error.isCertificate ? 78 : EX_UNAVAILABLE)
         }
+        logger.notice("the gateway has ended as it was asked to")
     }
 }

@@ -344,7 +344,9 @@ struct RESTTests {
 
         let idle = try HTTPPeer(port: fixture.port)
         fixture.gateway.send(signal: SIGTERM)
-        #expect(try fixture.gateway.outcome().code == 0)
+        let outcome = try fixture.gateway.outcome()
+        #expect(outcome.code == 0)
+        #expect(outcome.errors.contains("the gateway has ended as it was asked to"), "\(outcome.errors)")
         #expect(try stream.ends(within: 1_000) && idle.ends(within: 1_000))
         _ = phone
     }
