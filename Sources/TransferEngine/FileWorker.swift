@@ -174,6 +174,8 @@ final class FileWorker {
     }
 
     private static let bufferBytes = 1 << 20
+    /// A slow file system may take long for each read, and nothing interrupts one.
+    private static let copiedBytes = 1 << 16
 
     private static func digest(_ file: CInt, _ length: Int64) throws(SystemError) -> [UInt8] {
         var hash = SHA256()
@@ -209,7 +211,7 @@ final class FileWorker {
     private static func copy(
         _ source: CInt, _ target: CInt, _ bytes: Int64, _ number: UInt64, _ shared: Shared
     ) throws(SystemError) {
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferBytes, alignment: 16)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: copiedBytes, alignment: 16)
         defer { unsafe buffer.deallocate() }
         var offset: Int64 = 0
         while offset < bytes {
@@ -217,7 +219,7 @@ final class FileWorker {
             let isCancelled = shared.cancelled.contains(number)
             shared.lock.unlock()
             guard !isCancelled else { throw SystemError(code: ECANCELED, call: "copy") }
-            let wanted = min(Int64(bufferBytes), bytes - offset)
+            let wanted = min(Int64(copiedBytes), bytes - offset)
             let count = try foreignCall("pread", shared) {
                 unsafe pread(source, buffer.baseAddress, Int(wanted), Int(offset))
             }

@@ -37,6 +37,12 @@ final class SlowDisk {
     /// Waits for a request that is not answered.
     func waitForHeld(_ request: Request) throws { try wait(for: request.rawValue) }
 
+    /// Answers the requests that are held so far. Those that follow are held as before.
+    func step() throws {
+        try process.send("step\n")
+        try wait(for: "ok")
+    }
+
     /// Everything is answered.
     func resume() throws {
         try process.send("go\n")

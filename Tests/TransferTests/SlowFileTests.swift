@@ -159,4 +159,30 @@ struct SlowFileTests {
         #expect(try names(process).allSatisfy { $0.hasPrefix("\(result.task).") })
         #expect(try uploads() == 1)
     }
+
+    @Test("A file is not read on once its upload was refused")
+    func refused() throws {
+        let process = try TransferProcess(["--stall", "1"])
+        let client = try process.open()
+        let file = try disk.open()
+        try disk.hold(.reads)
+        defer { try? disk.resume() }
+        let upload = try send(file, client)
+        try disk.waitForHeld(.reads)
+        #expect(throws: TransferClient.Refused.self) { try client.answer(upload) }
+        let path = process.directory.path + "/source"
+        try Nginx.write([1], to: path)
+        let other = try OwnedDescriptor(opening: path, O_RDONLY)
+        // Of all reads of the file only the first one is answered.
+        try disk.step()
+        #expect(
+            try eventually(within: 10_000) {
+                do {
+                    _ = try client.answer(try send(other, client, tag: "later"))
+                    return true
+                } catch is TransferClient.Refused {
+                    return false
+                }
+            })
+    }
 }

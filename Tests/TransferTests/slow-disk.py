@@ -1,8 +1,8 @@
 """A file system of one file, of zeros, whose answers can be held back: as on a server that is out of reach.
 
 Usage: slow-disk.py DIRECTORY SIZE; needs root. The file is DIRECTORY/file. Each line of its input is "hold KIND...", of
-"attributes", "reads" and "closes", or "go", which gives all answers; it prints "ok" then, and at first. A held request is printed as its
-kind. At the end of its input the file system is gone.
+"attributes", "reads" and "closes", or "go", which gives all answers, or "step", which gives those that are held so far; it prints "ok" then,
+and at first. A held request is printed as its kind. At the end of its input the file system is gone.
 """
 import ctypes
 import errno
@@ -79,8 +79,9 @@ while True:
         if not words:
             libc.umount2(directory.encode(), 2)
             break
-        held = set(words[1:])
-        if not held:
+        if words[0] != "step":
+            held = set(words[1:])
+        if words[0] != "hold":
             while waiting:
                 answer(waiting.pop(0))
         say("ok")
