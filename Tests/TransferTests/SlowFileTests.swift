@@ -105,6 +105,26 @@ struct SlowFileTests {
         #expect(try uploads() == 1)
     }
 
+    @Test("A client does not wait for the copy of a file by a process that hangs")
+    func hangingProcess() throws {
+        let supervisor = try Supervised()
+        let client = try SupervisedClient(awaiting: "org.test.reader", of: supervisor)
+        try client.start(isLaunchable: false)
+        try client.accept()
+        try client.command("hello \(client.name) socket=\(supervisor.socket) timeout=300")
+        try client.command("transfers s")
+        try client.command("open \(disk.file) body")
+        try disk.hold(.reads)
+        defer { try? disk.resume() }
+        try client.tell("upload s t body \(address)")
+        try disk.waitForHeld(.reads)
+        let process = try require(supervisor.transferProcess)
+        kill(process, SIGSTOP)
+        defer { kill(process, SIGKILL) }
+        // Sooner than the supervisor replaces a process, which it cannot if that hangs in the kernel.
+        #expect(try client.event("error", within: 20_000).contains("requestTimedOut"))
+    }
+
     @Test(
         "A file system that hangs holds up no other transfer",
         arguments: [SlowDisk.Request.attributes, .reads, .closes])

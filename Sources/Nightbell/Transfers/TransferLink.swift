@@ -129,7 +129,10 @@ final class TransferLink: Sendable {
             core.isReading = false
             guard core.connection === connection else { return }
             guard let reports else { return core.dropConnection() }
-            if !reports.isEmpty { core.hasHeard = true }
+            if !reports.isEmpty {
+                core.hasHeard = true
+                core.readings += 1
+            }
             for report in reports { core.take(report.report, report.file) }
         }
         core.changed()
@@ -151,7 +154,7 @@ final class TransferLink: Sendable {
     ///
     /// - Parameters:
     ///   - descriptors: the file of an upload. The answer takes as long as the copy of it: it is waited for while the
-    ///     connection lasts.
+    ///     process answers other requests.
     ///   - isAddition: there is a task to be told of afterwards.
     func request(
         descriptors: [CInt] = [], isAddition: Bool = false, _ change: (inout WireTransferRequest) -> Void
@@ -181,12 +184,17 @@ final class TransferLink: Sendable {
         request.number = number
         var patience = Patience(session.requestTimeout, from: BootClock.now())
         var sentOn: TransferConnection?
+        // At the last question whether the process is there.
+        var readings: Int?
         while true {
             guard let slice = patience.next(at: BootClock.now()) else {
                 try? askForProcess()
-                guard !descriptors.isEmpty, let sentOn, core.withLock({ $0.connection === sentOn }) else {
+                let now = core.withLock { $0.connection === sentOn ? $0.readings : nil }
+                guard !descriptors.isEmpty, let sentOn, let now, now != readings else {
                     throw NightbellError(.requestTimedOut, "the transfer process does not answer")
                 }
+                readings = now
+                ask(sentOn)
                 patience = Patience(session.requestTimeout, from: BootClock.now())
                 continue
             }
@@ -217,6 +225,20 @@ final class TransferLink: Sendable {
             }
             readOrWait(connection, slice)
         }
+    }
+
+    /// Asks for something that the process answers at once, also while it copies a file.
+    private func ask(_ connection: TransferConnection) {
+        let number = core.withLock { core in
+            core.lastNumber += 1
+            return core.lastNumber
+        }
+        let request = WireTransferRequest.with {
+            $0.number = number
+            $0.list.after = .max
+        }
+        // Whether it could be sent shows when the time for the answer is over.
+        _ = try? connection.send(request, [])
     }
 
     /// Has the supervisor look after the process, which it replaces if that hangs.

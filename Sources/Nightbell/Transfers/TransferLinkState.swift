@@ -33,6 +33,8 @@ struct TransferLinkState {
     var handled: Set<Int64> = []
     /// A report has arrived on the last connection.
     var hasHeard = false
+    /// How many times reports were read.
+    var readings = 0
     /// When a wake told of results, or something other than progress has arrived since.
     var busyAt: Int64 = 0
 

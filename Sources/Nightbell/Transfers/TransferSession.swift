@@ -105,7 +105,8 @@ public final class TransferSession: Sendable {
     }
 
     /// Uploads a regular file, which is copied from its beginning before this returns, however long that takes. If
-    /// the file system of the file does not answer for a minute, the upload is refused.
+    /// the file system of the file does not answer for a minute, the upload is refused. If the transfer process answers
+    /// nothing else meanwhile, this fails as other calls do.
     ///
     /// - Parameters:
     ///   - file: a descriptor, which stays the caller's.
