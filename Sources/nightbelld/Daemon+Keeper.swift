@@ -103,6 +103,7 @@ extension Daemon {
         // The keeper receives these signals, and tells the worker.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR2] { signal(number, SIG_IGN) }
         Process.setName("nightbelld-work")
+        Process.growDescriptorTable()
         ServiceManager.forget()
         let link = startup.link
         do {

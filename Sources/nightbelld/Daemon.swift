@@ -61,6 +61,7 @@ final class Daemon: @unchecked Sendable {
     private func runAlone() throws {
         let manager = ServiceManager.fromEnvironment()
         ServiceManager.forget()
+        Process.growDescriptorTable()
         do throws(SupervisorError) {
             var configuration = supervisorConfiguration
             configuration.stopSignals = [SIGTERM, SIGINT]
