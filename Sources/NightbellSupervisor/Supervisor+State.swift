@@ -55,8 +55,14 @@ struct DurableState {
     let log: StateLog
     /// The boot ID; empty: unknown.
     let boot: String
+    /// Why nothing is written down, though there is a directory for it.
+    private let refusal: String?
 
-    init(_ configuration: SupervisorConfiguration, _ logger: Logger) throws(SupervisorError) {
+    /// - Parameter isFirst: no other worker has served. A later one has all that it must know from the keeper, and goes
+    ///   on without a directory that cannot be believed any more: without it, all clients would be thawed.
+    init(
+        _ configuration: SupervisorConfiguration, isFirst: Bool, _ logger: Logger
+    ) throws(SupervisorError) {
         let log = StateLog(logger)
         self.log = log
         boot = (try? BootClock.bootID()) ?? ""
@@ -64,12 +70,20 @@ struct DurableState {
             identifiers = nil
             fetches = nil
             notifications = nil
+            refusal = nil
             return
         }
         if let problem = DirectoryTrust.problem(with: directory) {
-            throw SupervisorError(
-                .state, errorNumber: EPERM, "cannot believe what is in \(directory): \(problem)")
+            let text = "cannot believe what is in \(directory): \(problem)"
+            guard !isFirst else { throw SupervisorError(.state, errorNumber: EPERM, text) }
+            logger.critical("\(text); nothing is written down any more")
+            identifiers = nil
+            fetches = nil
+            notifications = nil
+            refusal = text
+            return
         }
+        refusal = nil
         fetches = FetchStore(path: directory + "/fetches") {
             log.report($0, of: "the learned habits of fetches")
         }
@@ -93,7 +107,8 @@ struct DurableState {
 
     /// Why some of it may be lost with this process, or is not known for certain; empty: nothing is wrong.
     var problems: [String] {
-        (identifiers?.problems ?? []) + [fetches?.problem, notifications?.problem].compactMap(\.self)
+        (identifiers?.problems ?? [])
+            + [refusal, fetches?.problem, notifications?.problem].compactMap(\.self)
     }
 
     /// Tries everything once more: there may be space by now.

@@ -142,7 +142,7 @@ public actor Supervisor {
         directory = startup.directory.take()
         mustWait = startup.mustWait
         launches = LaunchTable(configuration.declarations)
-        durable = try DurableState(configuration, logger)
+        durable = try DurableState(configuration, isFirst: isFirst, logger)
         var isListening = false
         do {
             loop = try LoopExecutor()

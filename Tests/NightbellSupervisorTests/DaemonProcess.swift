@@ -99,7 +99,9 @@ final class DaemonProcess {
 
     private func contextSwitches(of pid: pid_t) throws -> Int {
         try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
-            let status = try String(contentsOfFile: "/proc/\(pid)/task/\(thread)/status", encoding: .utf8)
+            // It may have ended.
+            let path = "/proc/\(pid)/task/\(thread)/status"
+            guard let status = try? String(contentsOfFile: path, encoding: .utf8) else { return sum }
             let counts = status.split(separator: "\n").filter { $0.contains("ctxt_switches") }
             return sum
                 + counts.reduce(0) { $0 + (Int($1.split(whereSeparator: \.isWhitespace).last ?? "") ?? 0) }

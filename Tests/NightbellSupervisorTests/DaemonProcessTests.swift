@@ -47,6 +47,30 @@ import Testing
         try scriptedClients[7].event("read")
     }
 
+    @Test func theTableOfDescriptorsIsLargeFromTheStart() throws {
+        let daemon = try DaemonProcess(suspension: "none")
+        let status = try String(contentsOfFile: "/proc/\(daemon.worker())/status", encoding: .utf8)
+        let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("FDSize:") })
+        let size = try #require(line.split(separator: "\t").last.flatMap { UInt64($0) })
+        let limit = try WireClient(path: daemon.socketPath).status().descriptorsLimit
+        #expect(size >= min(limit, 65_536))
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "needs root"))
+    func anotherWorkerServesThoughTheStateDirectoryHasAnotherOwner() throws {
+        let place = try TemporaryDirectory()
+        let state = place.path + "/state"
+        let daemon = try DaemonProcess(suspension: "none", "--set stateDirectory=\(state)")
+        let scripted = try ScriptedClientProcess(path: daemon.socketPath, "org.example.phone")
+        #expect(chown(state, 4_711, 4_711) == 0)
+        try daemon.killWorker()
+        let warnings = try WireClient(path: daemon.socketPath).status().warnings
+        #expect(warnings.contains { $0.contains("cannot believe what is in \(state)") })
+        // The client is served, and others can come.
+        try scripted.enterBackground()
+        _ = try ScriptedClientProcess(path: daemon.socketPath, "org.example.other")
+    }
+
     @Test(arguments: ways) func killedSupervisorLeavesNoClientFrozenForLong(way: String) throws {
         let first = try DaemonProcess(suspension: way, "--no-keeper")
         let scripted = try ScriptedClientProcess(path: first.socketPath, "org.example.phone")
