@@ -198,22 +198,46 @@ package enum ProcFS {
     }
 
     /// The children of a process, theirs and so on.
+    package static func descendants(of pid: pid_t) -> [pid_t] {
+        descendants(of: pid, generations: .max, limit: .max, threadLimit: .max) ?? []
+    }
+
+    /// The same for a process of another user, which can make this as long as it likes: each of their threads is asked
+    /// for its children.
     ///
     /// - Parameters:
     ///   - generations: the most that are looked at.
-    ///   - limit: no more are looked for once more than this are found.
-    package static func descendants(of pid: pid_t, generations: Int = .max, limit: Int = .max) -> [pid_t] {
+    ///   - limit: the most descendants.
+    ///   - threadLimit: the most threads of the process and its descendants together.
+    /// - Returns: nil if one of the last two is exceeded.
+    package static func descendants(
+        of pid: pid_t, generations: Int, limit: Int, threadLimit: Int
+    ) -> [pid_t]? {
         var found: [pid_t] = []
-        var (last, left) = ([pid], generations)
+        var (last, left, threadsLeft) = ([pid], generations, threadLimit)
         // A process that ends meanwhile gives its children to another parent, so there is no circle.
         while !last.isEmpty, left > 0 {
             var next: [pid_t] = []
-            for process in last where found.count + next.count <= limit { next += children(process) }
+            for process in last {
+                let threads = countThreads(process)
+                threadsLeft -= threads
+                guard threadsLeft >= 0 else { return nil }
+                // Most have one thread, which need not be looked for.
+                next += threads == 1 ? children(process, of: process) : children(process)
+                guard found.count + next.count <= limit else { return nil }
+            }
             last = next
             found += last
             left -= 1
         }
         return found
+    }
+
+    /// Cheaper than `threads`: each thread counts as a link of its directory's parent. 0: it is gone.
+    private static func countThreads(_ pid: pid_t) -> Int {
+        var status = stat()
+        guard unsafe stat("/proc/\(pid)/task", &status) == 0 else { return 0 }
+        return max(1, Int(status.st_nlink) - 2)
     }
 
     /// The number of file locks that the process holds by its first descriptors, `limit` at the most.

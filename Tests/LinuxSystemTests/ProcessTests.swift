@@ -92,6 +92,24 @@ import Testing
         #expect(try #require(ProcFS.fileLocksHeld(child.pid)) > 20)
     }
 
+    @Test func descendantsAreLimited() throws {
+        // They end with this shell, or with the tests.
+        let code = "for i in 1 2 3; do cat <&3 >/dev/null & done; echo all; wait"
+        let program = try Child("/bin/sh", "-c", "exec 3<&0; " + code)
+        #expect(try program.hear() == "all\n")
+        func descendants(limit: Int, threadLimit: Int) -> Int? {
+            ProcFS.descendants(of: program.pid, generations: 16, limit: limit, threadLimit: threadLimit)?
+                .count
+        }
+        #expect(ProcFS.descendants(of: program.pid).count == 3)
+        #expect(descendants(limit: 3, threadLimit: 4) == 3)
+        #expect(descendants(limit: 2, threadLimit: 4) == nil)
+        #expect(descendants(limit: 3, threadLimit: 3) == nil)
+        #expect(ProcFS.descendants(of: getpid(), generations: 0, limit: 0, threadLimit: 0) == [])
+        // This process has other threads.
+        #expect(ProcFS.descendants(of: getpid(), generations: 1, limit: .max, threadLimit: 1) == nil)
+    }
+
     @Test func anEndedProcessHasNoFacts() {
         let nobody = pid_t.max
         #expect(ProcFS.statistics(nobody) == nil)

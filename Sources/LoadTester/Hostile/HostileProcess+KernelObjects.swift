@@ -61,7 +61,7 @@ extension HostileProcess {
         hello.program.processID = UInt32(program)
         hello.program.startTime = startTime
         // The supervisor would accept it before it has enough of them.
-        while !isOver, ProcFS.descendants(of: program, limit: 300).count < 300 { usleep(10_000) }
+        while !isOver, ProcFS.descendants(of: program).count < 300 { usleep(10_000) }
         try flood(connections: 8, packets: [try Packet(.hello(hello))])
     }
 

@@ -27,8 +27,11 @@ extension Supervisor {
         }
         // A set-user-ID program has the real uid of its user, and is none of its user's to stop.
         guard user == 0 || ProcFS.ownsAll(pid, user) else { return "pid \(pid) is not of uid \(user)" }
-        guard program.suspendedBy == .systemd || descendants(of: pid).count <= Self.mostDescendants else {
-            return "pid \(pid) has more than \(Self.mostDescendants) descendants: adopt its systemd unit"
+        guard program.suspendedBy == .systemd || descendants(of: pid) != nil else {
+            return """
+                pid \(pid) has more than \(Self.mostDescendants) descendants, or more than \(Self.mostThreads) threads with \
+                them: adopt its systemd unit
+                """
         }
         return nil
     }
@@ -49,8 +52,7 @@ extension Supervisor {
             let pid = record.process.pid
             // Before it is moved.
             let (cgroup, user) = (Self.cgroup(of: pid), supervision.user(of: client))
-            let all = descendants(of: pid).prefix(Self.mostDescendants)
-            let descendants = all.filter { descendant in
+            let descendants = (descendants(of: pid) ?? []).filter { descendant in
                 Self.cgroup(of: descendant) == cgroup
                     && (user == 0 || user.map { ProcFS.ownsAll(descendant, $0) } ?? false)
             }
@@ -66,13 +68,16 @@ extension Supervisor {
         }
     }
 
-    private func descendants(of pid: pid_t) -> [pid_t] {
-        ProcFS.descendants(of: pid, generations: Self.mostGenerations, limit: Self.mostDescendants)
+    private func descendants(of pid: pid_t) -> [pid_t]? {
+        ProcFS.descendants(
+            of: pid, generations: Self.mostGenerations, limit: Self.mostDescendants,
+            threadLimit: Self.mostThreads)
     }
 
     private static let mostGenerations = 16
     /// Others wait while each of them is looked at, and moved.
     private static let mostDescendants = 256
+    private static let mostThreads = 1_024
 
     // MARK: Reports
 
