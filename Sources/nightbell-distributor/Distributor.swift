@@ -63,6 +63,8 @@ final class Distributor: BusClient {
 
     /// Reads the registrations that were made before.
     func restore() throws(NightbellError) {
+        // Started by the supervisor it is in the background, where it would be told of few messages in an hour.
+        try client.enterForeground()
         serviceWatch = PathWatch(loop, [client.pushSocket]) { [unowned self] in
             lookPauses = Self.lookPauses[...]
             lookAgain()

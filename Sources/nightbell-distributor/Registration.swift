@@ -14,10 +14,14 @@ struct Registration: Hashable {
     let token: String
 
     private static let longestToken = 100
+    /// The bus itself, and this program: neither takes messages.
+    private static let reserved = ["org.freedesktop.DBus", Distributor.busName]
 
     /// nil: a value is not as the specification has it.
     init?(_ version: Version, service: String, token: String) {
-        guard (1...Self.longestToken).contains(token.utf8.count), Self.isName(service) else { return nil }
+        guard (1...Self.longestToken).contains(token.utf8.count), Self.isName(service),
+            !Self.reserved.contains(service)
+        else { return nil }
         self.version = version
         self.service = service
         self.token = token

@@ -18,9 +18,15 @@ final class UnifiedPushSession {
     /// - Parameters:
     ///   - isActivatable: the bus can start the program.
     ///   - version: of the specification, of a program that the bus starts.
-    init(isActivatable: Bool = true, version: String = "2", retry: String = "200ms") throws {
+    ///   - perHour: pushes of which a client in the background is told.
+    init(
+        isActivatable: Bool = true, version: String = "2", retry: String = "200ms", perHour: Int = 9
+    ) throws {
         fixture = try GatewayFixture(
-            daemon: ["--set", "push.retry=\(retry)", "--set", "launches.retry=100ms"], pushes: true)
+            daemon: [
+                "--set", "push.retry=\(retry)", "--set", "push.perHour=\(perHour)", "--set",
+                "launches.retry=100ms",
+            ], pushes: true)
         directory = fixture.directory.path
         let services = directory + "/services"
         mkdir(services, 0o755)
@@ -117,6 +123,20 @@ final class UnifiedPushSession {
         let line = try #require(log.last { $0.contains("\"endpoint\": \"http") })
         let token = try #require(line.split(separator: "/").last?.prefix(32))
         return "/push/\(token)"
+    }
+
+    /// Has the bus call the distributor for a registration.
+    ///
+    /// - Returns: the answer.
+    func register(_ service: String, token: String) throws -> String {
+        try Program(
+            "/usr/bin/dbus-send",
+            [
+                "--bus=unix:path=\(directory)/bus", "--print-reply",
+                "--dest=org.unifiedpush.Distributor.nightbell", "/org/unifiedpush/Distributor",
+                "org.unifiedpush.Distributor1.Register", "string:\(service)", "string:\(token)", "string:a",
+            ]
+        ).outcome().output
     }
 
     func stopDistributor() throws {

@@ -46,6 +46,33 @@ struct UnifiedPushTests {
         kill(pid_t(try #require(shown["process_id"] as? Int)), SIGTERM)
     }
 
+    @Test("A distributor that the supervisor has started hands over as many messages in an hour as come")
+    func startedDistributor() throws {
+        let session = try UnifiedPushSession(perHour: 2)
+        let connector = try session.connector("register", "2", "token-one")
+        try session.noted("REGISTRATION_SUCCEEDED")
+        session.distributor.send(signal: SIGKILL)
+        _ = try session.distributor.outcome()
+        for number in 1...5 {
+            #expect(try session.send("message \(number)") == 201)
+            try session.noted("\"message\": \"\(hex("message \(number)"))\"")
+        }
+        connector.send(signal: SIGKILL)
+        let shown = try session.fixture.supervisor.shown("org.unifiedpush")
+        #expect(shown["state"] as? String == "active")
+        kill(pid_t(try #require(shown["process_id"] as? Int)), SIGTERM)
+    }
+
+    @Test(
+        "The bus and the distributor are no programs that get messages",
+        arguments: ["org.freedesktop.DBus", "org.unifiedpush.Distributor.nightbell"])
+    func reservedNames(name: String) throws {
+        let session = try UnifiedPushSession(isActivatable: false)
+        #expect(try session.register(name, token: "token-one").contains("REGISTRATION_FAILED"))
+        #expect(try session.register("org.example.Chat", token: "token-two").contains("NEW_ENDPOINT"))
+        try session.stopDistributor()
+    }
+
     @Test("A program that is not there keeps no messages from others")
     func othersOfAnAbsentProgram() throws {
         let session = try UnifiedPushSession(isActivatable: false, retry: "600s")
