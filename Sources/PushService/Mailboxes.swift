@@ -321,6 +321,13 @@ package struct Mailboxes {
         return expired
     }
 
+    /// Messages that are handled, or too old, whichever client's.
+    mutating func drop(_ ids: Set<UInt64>) {
+        for (recipient, mailbox) in mailboxes {
+            drop(ids.intersection(mailbox.messages.lazy.map(\.id)), of: recipient)
+        }
+    }
+
     private mutating func drop(_ ids: Set<UInt64>, of recipient: Recipient) {
         guard !ids.isEmpty else { return }
         mailboxes[recipient]?.messages.removeAll { ids.contains($0.id) }

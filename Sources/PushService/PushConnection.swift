@@ -145,8 +145,9 @@ final class PushConnection {
             guard message.ids.count <= Self.mostAcknowledged else {
                 throw Refusal(.invalid, "at most \(Self.mostAcknowledged) messages")
             }
-            guard service.mayRemove else { throw .notStored }
+            // Messages that cannot be removed now are not given out again, and removed later.
             service.acknowledge(Set(message.ids), of: recipient)
+            guard service.mayRemove else { throw .notStored }
             return .done(.init())
         case .send(let message): return try send(message, recipient)
         case .list:

@@ -52,7 +52,7 @@ extension PushService {
     }
 
     func acknowledge(_ ids: Set<UInt64>, of recipient: Recipient) {
-        store.remove(mailboxes.acknowledge(ids, of: recipient))
+        store.discard(mailboxes.acknowledge(ids, of: recipient))
     }
 
     /// Call it when all of them are stored.

@@ -39,6 +39,7 @@ package final class PushService {
     private var expiryTimer: LoopTimer?
     private var repeatTimer: LoopTimer?
     private var reloadTimer: LoopTimer?
+    private var removalTimer: LoopTimer?
     private var repetitions: ArraySlice<Int64> = []
     private var connections: [ObjectIdentifier: PushConnection] = [:]
     private var connectionsByUser: [UInt32: Int] = [:]
@@ -98,7 +99,7 @@ package final class PushService {
         }
         reporter = SupervisorReporter(loop, path: configuration.supervisor, logger)
         try watch()
-        store.remove(mailboxes.expire(at: elapsedSeconds))
+        store.discard(mailboxes.expire(at: elapsedSeconds))
         mailboxes.tellAllAgain()
         door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
     }
@@ -115,6 +116,8 @@ package final class PushService {
         idleTimer = LoopTimer(loop) { [unowned self] in endOverdue() }
         // Each turn ends with a look at what is too old, and notes the time now and then.
         expiryTimer = LoopTimer(loop) {}
+        // Discarded messages are removed at the end of the turn.
+        removalTimer = LoopTimer(loop) {}
         repeatTimer = LoopTimer(loop) { [unowned self] in tellSupervisorAgain() }
         reloadTimer = LoopTimer(loop) { [unowned self] in reload() }
         reporter.onConnected = { [unowned self] in
@@ -148,13 +151,14 @@ package final class PushService {
     private func endTurn() {
         requestsByUser = [:]
         do throws(PushError) {
-            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
+            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now, removes: mayRemove)
             lastProblem = ""
         } catch {
             undoTurn("\(error)")
         }
         answerOffers()
         expire()
+        if store.hasDiscarded { removalTimer?.set(milliseconds: mayRemove ? 0 : Self.storePause / 1_000_000) }
         let touched = touched
         self.touched = [:]
         for connection in touched.values { connection.flush() }
@@ -166,15 +170,16 @@ package final class PushService {
         }
     }
 
-    /// Drops messages that are too old. If they cannot be removed from the store now, the next one that reads it
-    /// does: nothing else fails for that.
+    /// Drops messages that are too old. If they cannot be removed from the store now, they are later: nothing else
+    /// fails for that.
     private func expire() {
         let expired = mailboxes.expire(at: elapsedSeconds)
         guard !expired.isEmpty else { return }
-        store.remove(expired)
+        store.discard(expired)
         do throws(PushError) {
-            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
+            try store.commit(lastNumber: mailboxes.lastNumber, at: elapsedTime.now, removes: mayRemove)
         } catch {
+            removesAgainAt = BootClock.now() + Self.storePause
             store.dropChanges(lastNumber: mailboxes.lastNumber, at: elapsedTime.now)
         }
     }
@@ -207,6 +212,7 @@ package final class PushService {
             mailboxes.skipNumbers(to: number)
             // With the numbers that they had: no client is told again because the disk is still full.
             mailboxes.numberByMessages()
+            mailboxes.drop(store.discardedMessages)
             mailboxes.noteAll()
             door.publish(mailboxes.subscriptions.mapValues(\.applicationServerKey))
             isStale = false

@@ -9,7 +9,19 @@ import LinuxSystem
 /// before. One transaction serves all senders of a turn.
 final class PushStore {
     private let database: DatabaseQueue
+    private let room: DiskRoom
     private var changes: [(Database) throws -> Void] = []
+    /// The room that the changes take, in bytes, as far as they add something.
+    private var addedBytes: Int64 = 0
+    /// Messages that are handled or too old: whatever becomes of other changes, they are removed as soon as that is
+    /// possible.
+    private var discarded: [UInt64] = []
+    /// So many of them at once while the disk is full.
+    private static let discardedAtOnce = 8
+    /// Of one change, in bytes, with what it does to the indexes.
+    private static let bytesOfChange: Int64 = 8_192
+    /// Of any transaction, in bytes.
+    private static let bytesOfTransaction: Int64 = 16_384
     private var writtenNumber: UInt64 = 0
     /// In elapsed seconds: the time is written again even if nothing else is.
     private var markDue: Int64 = 0
@@ -20,6 +32,7 @@ final class PushStore {
 
     init(directory: String) throws(PushError) {
         let path = directory + "/pushes.sqlite"
+        room = DiskRoom(directory: directory, database: path)
         do throws(SystemError) {
             let lock = try OwnedDescriptor(opening: directory + "/lock", O_RDWR | O_CREAT, mode: 0o600)
             let rawValue = lock.rawValue
@@ -40,6 +53,8 @@ final class PushStore {
             }
             database = try DatabaseQueue(path: path, configuration: configuration)
             try Self.migrator.migrate(database)
+            // A log that was left on a full disk takes room.
+            shortenLog()
         } catch {
             throw .store("\(error)")
         }
@@ -152,6 +167,7 @@ final class PushStore {
     // MARK: Changing
 
     func add(_ subscription: PushSubscription) {
+        addedBytes += Self.bytesOfChange
         changes.append { database in
             try database.cachedStatement(
                 sql: "INSERT INTO subscription (token, user, client, name, key) VALUES (?, ?, ?, ?, ?)"
@@ -172,6 +188,7 @@ final class PushStore {
     }
 
     func add(_ message: WaitingMessage, to recipient: Recipient, _ body: [UInt8], accepted: UInt64) {
+        addedBytes += Self.bytesOfChange
         changes.append { database in
             try database.cachedStatement(
                 sql: """
@@ -193,26 +210,69 @@ final class PushStore {
         }
     }
 
+    /// Messages that are handled, or too old.
+    func discard(_ ids: [UInt64]) { discarded += ids }
+
+    var hasDiscarded: Bool { !discarded.isEmpty }
+
+    /// Those that are still stored.
+    var discardedMessages: Set<UInt64> { Set(discarded) }
+
     /// Writes the changes since the last call, with the time.
-    func commit(lastNumber: UInt64, at mark: ElapsedTime.Mark) throws(PushError) {
-        guard !changes.isEmpty || lastNumber != writtenNumber || mark.elapsed >= markDue else { return }
+    ///
+    /// - Parameter removes: whether discarded messages are removed as well; on a full disk some of them at a time.
+    func commit(lastNumber: UInt64, at mark: ElapsedTime.Mark, removes: Bool) throws(PushError) {
+        let isDue = lastNumber != writtenNumber || mark.elapsed >= markDue
+        guard !changes.isEmpty || isDue || removes && hasDiscarded else { return }
         do {
+            let ids = try makeRoom(removes: removes)
             try database.write { database in
                 for change in changes { try change(database) }
+                let statement = try database.cachedStatement(sql: "DELETE FROM message WHERE id = ?")
+                for id in ids { try statement.execute(arguments: [Int64(id)]) }
                 try database.cachedStatement(
                     sql: "UPDATE number SET last = ?, boot = ?, uptime = ?, elapsed = ?"
                 ).execute(arguments: [Int64(lastNumber), mark.boot, mark.uptime, mark.elapsed])
             }
+            discarded.removeFirst(ids.count)
         } catch {
+            if (error as? DatabaseError)?.resultCode == .SQLITE_FULL { shortenLog() }
             throw .store("\(error)")
         }
         changes.removeAll(keepingCapacity: true)
+        addedBytes = 0
         (writtenNumber, markDue) = (lastNumber, mark.elapsed + Self.markPeriod)
+    }
+
+    /// Makes room for the changes.
+    ///
+    /// - Returns: the discarded messages that are removed with them.
+    private func makeRoom(removes: Bool) throws -> ArraySlice<UInt64> {
+        let removed = removes ? discarded[...] : []
+        let bytes = addedBytes + Int64(removed.count) * Self.bytesOfChange + Self.bytesOfTransaction
+        guard room.isShort(for: bytes) else { return removed }
+        shortenLog()
+        if addedBytes > 0 {
+            let unused = try database.read { database in
+                let pages = try Int64.fetchOne(database, sql: "PRAGMA freelist_count") ?? 0
+                return pages * (try Int64.fetchOne(database, sql: "PRAGMA page_size") ?? 0)
+            }
+            guard room.has(addedBytes + Self.bytesOfTransaction, unused: unused) else {
+                throw DatabaseError(resultCode: .SQLITE_FULL)
+            }
+        }
+        return removed.prefix(Self.discardedAtOnce)
+    }
+
+    /// Copies the log into the database. Another process that reads, or a full disk, may prevent it.
+    private func shortenLog() {
+        _ = try? database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
     }
 
     /// The changes since the last call of `commit` are not to be written.
     func dropChanges(lastNumber: UInt64, at mark: ElapsedTime.Mark) {
         changes = []
+        addedBytes = 0
         (writtenNumber, markDue) = (lastNumber, mark.elapsed + Self.markPeriod)
     }
 }

@@ -88,22 +88,101 @@ struct PushFaultTests {
         #expect(isHeld)
     }
 
-    @Test("On a full disk messages are refused, and everything else is served")
-    func fullDisk() throws {
-        let fixture = try GatewayFixture(pushes: true)
-        let (client, path) = try fixture.sleeper()
+    /// Gives the store a file system of its own.
+    private func mount(_ size: String, _ fixture: GatewayFixture) throws {
         try fixture.killGateway()
         let own = fixture.pushStore
         let copy = own + ".copy"
         #expect(try Program("/bin/cp", ["-a", own, copy]).outcome().code == 0)
-        let mounted = try Program("/bin/mount", ["-t", "tmpfs", "-o", "size=400k,mode=755", "tmpfs", own])
-            .outcome()
+        let mounted = try Program(
+            "/bin/mount", ["-t", "tmpfs", "-o", "size=\(size),mode=755", "tmpfs", own]
+        ).outcome()
         try #require(mounted.code == 0, "\(mounted)")
-        defer { _ = try? Program("/bin/umount", ["-l", own]).outcome() }
         #expect(try Program("/bin/cp", ["-a", copy + "/.", own]).outcome().code == 0)
         let user = try #require(getpwnam(GatewayFixture.user)).pointee.pw_uid
         chown(own, user, gid_t.max)
         try fixture.startGateway()
+    }
+
+    private func unmount(_ fixture: GatewayFixture) {
+        _ = try? Program("/bin/umount", ["-l", fixture.pushStore]).outcome()
+    }
+
+    @Test(
+        "A store that was full takes messages again once those before are handled, or too old",
+        arguments: ["handled", "old"])
+    func fullStore(end: String) throws {
+        let fixture = try GatewayFixture(
+            daemon: ["--set", "push.retry=200ms", "--set", "push.perHour=1000"], pushes: true)
+        let (client, path) = try fixture.sleeper()
+        try mount("1m", fixture)
+        defer { unmount(fixture) }
+        let body = String(repeating: "x", count: 4_000)
+        func send() throws -> Int {
+            try fixture.post(path, headers: ["TTL: \(end == "old" ? 20 : 600)"], body: body).status
+        }
+        try client.say("fetch failed")
+        _ = try fixture.supervisor.nightbell("wake", Self.name)
+        try client.wrote("ok\n")
+        var statuses: [Int] = []
+        for _ in 0..<255 where !statuses.contains(503) { statuses.append(try send()) }
+        #expect(statuses.count > 100 && statuses.last == 503, "\(statuses)")
+        if end == "handled" { try client.say("fetch newData") }
+        #expect(try eventually(within: 60_000) { try send() == 201 }, "\(fixture.gateway.errors)")
+        // There is as much room as before.
+        try client.say("fetch newData")
+        for _ in 0..<100 { #expect(try eventually(within: 20_000) { try send() == 201 }) }
+    }
+
+    @Test("Messages that are handled while the disk is full are not handed over again")
+    func handledOnAFullDisk() throws {
+        let fixture = try GatewayFixture(
+            daemon: ["--set", "push.retry=200ms", "--set", "push.perHour=1000"], pushes: true)
+        let (client, path) = try fixture.sleeper()
+        try mount("4m", fixture)
+        defer { unmount(fixture) }
+        try client.say("fetch failed")
+        _ = try fixture.supervisor.nightbell("wake", Self.name)
+        try client.wrote("ok\n")
+        #expect(try fixture.push(path, "first") == 201)
+        try client.wrote(" first\n")
+        // Another program takes all of the disk.
+        let filler = fixture.pushStore + "/filler"
+        _ = try Program("/bin/dd", ["if=/dev/zero", "of=\(filler)", "bs=4k"]).outcome()
+        try client.say("fetch newData")
+        let isHandled = try eventually(within: 20_000) {
+            let all = try fixture.supervisor.shown(Self.name)["observations"] as? [[String: Any]]
+            return client.output.contains("result=newData") && all?.first?["waits_for"] is NSNull
+        }
+        #expect(isHandled, "\(client.output)")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        let wakes = try fixture.supervisor.wakes(Self.name)
+        // Several pauses after a failure.
+        usleep(3_000_000)
+        #expect(try fixture.supervisor.wakes(Self.name) == wakes)
+        unlink(filler)
+        // It is removed for good once there is room.
+        #expect(try eventually(within: 20_000) { try fixture.push(path, "second") == 201 })
+        try client.wrote(" second\n")
+        try fixture.supervisor.reaches("suspended", Self.name)
+        let code = """
+            import sqlite3, sys
+            print(sqlite3.connect(sys.argv[1], 20).execute("SELECT count(*) FROM message").fetchone()[0])
+            """
+        let isRemoved = try eventually(within: 20_000) {
+            try Program("/usr/bin/python3", ["-c", code, fixture.pushStore + "/pushes.sqlite"])
+                .outcome().output == "0\n"
+        }
+        #expect(isRemoved)
+    }
+
+    @Test("On a full disk messages are refused, and everything else is served")
+    func fullDisk() throws {
+        let fixture = try GatewayFixture(pushes: true)
+        let (client, path) = try fixture.sleeper()
+        let own = fixture.pushStore
+        try mount("400k", fixture)
+        defer { unmount(fixture) }
         try client.say("fetch failed")
         var statuses: [Int] = []
         let body = String(repeating: "x", count: 4_096)
