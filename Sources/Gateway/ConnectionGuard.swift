@@ -1,6 +1,7 @@
 import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
+import NIOHTTPTypesHTTP1
 
 /// Closes the connection of a peer that takes too long or sends too much. A peer that sends a byte now and
 /// then, or never reads, would otherwise hold one of a limited number of connections for ever.
@@ -11,6 +12,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPResponsePart
 
     private let limits: Limits
+    private let roster: ConnectionRoster
     /// For the next complete head or body of a request.
     private var reading: Scheduled<Void>?
     /// For the peer to read what was written.
@@ -25,7 +27,12 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     /// The response that is being written is the last one.
     private var isLast = false
 
-    init(_ limits: Limits) { self.limits = limits }
+    private var hasAsked = false
+
+    init(_ limits: Limits, _ roster: ConnectionRoster) {
+        self.limits = limits
+        self.roster = roster
+    }
 
     func channelActive(context: ChannelHandlerContext) {
         expect(within: limits.headTime, context)
@@ -33,42 +40,54 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
+        let pipeline = context.pipeline.syncOperations
+        if let codec = try? pipeline.handler(type: HTTP1ToHTTPServerCodec.self) {
+            try? pipeline.addHandler(HostRule(), position: .before(codec))
+        }
         // Without it the kernel's own limit holds, which is greater.
         _ = context.channel.setOption(
             ChannelOptions.socketOption(.so_sndbuf), value: SocketOptionValue(limits.sendBufferBytes))
         if context.channel.isActive { expect(within: limits.headTime, context) }
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { cancelAll() }
+    func handlerRemoved(context: ChannelHandlerContext) { cancelAll(context) }
 
     func channelInactive(context: ChannelHandlerContext) {
-        cancelAll()
+        cancelAll(context)
         context.fireChannelInactive()
     }
 
-    private func cancelAll() {
+    private func cancelAll(_ context: ChannelHandlerContext) {
+        roster.remove(context.channel)
         for timer in [reading, writing, answering, ending] { timer?.cancel() }
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
-        case .head:
+        case .head(let head):
             open += 1
             guard open <= limits.waitingOnConnection else { return context.close(promise: nil) }
             if open == 2 { answering = closing(after: limits.pipelineTime, context) }
             bodyBytes = 0
             expect(within: limits.bodyTime, context)
+            // A peer that has to wait for the answers before sends its body after a while by itself.
+            if head.headerFields[.expect]?.lowercased() == "100-continue", open == 1 {
+                context.writeAndFlush(
+                    wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
+            }
         case .body(let bytes):
             bodyBytes += bytes.readableBytes
             // Handlers that want a body refuse a longer one by themselves; this is for the others.
             guard bodyBytes <= 16 * limits.bodyBytes else { return context.close(promise: nil) }
         case .end:
+            hasAsked = true
             // A request may have been refused, and answered, before its body had come.
             if open == 0 {
                 expect(within: limits.headTime, context)
             } else {
                 reading?.cancel()
                 reading = nil
+                roster.remove(context.channel)
             }
         }
         context.fireChannelRead(data)
@@ -116,6 +135,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private func expect(within time: Duration, _ context: ChannelHandlerContext) {
         reading?.cancel()
         reading = closing(after: time, context)
+        roster.awaitRequest(of: context.channel, hasAsked: hasAsked)
     }
 
     private func closing(after time: Duration, _ context: ChannelHandlerContext) -> Scheduled<Void> {

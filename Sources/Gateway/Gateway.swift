@@ -55,9 +55,10 @@ package struct Gateway: Sendable {
             })
         try EventFeed(path: configuration.socketPath, hub: hub, durations: durations, logger: logger).start()
 
+        let roster = ConnectionRoster(limits.connections)
         let server: HTTPServerBuilder
         do {
-            server = try self.server
+            server = try self.server(roster)
         } catch {
             throw Failure(description: "the certificate cannot be used: \(error)", isCertificate: true)
         }
@@ -65,7 +66,7 @@ package struct Gateway: Sendable {
             router: endpoints.router, server: server,
             configuration: ApplicationConfiguration(
                 address: .hostname(configuration.host, port: configuration.port), serverName: nil,
-                availableConnectionsDelegate: .maximum(limits.connections, logger: logger)),
+                availableConnectionsDelegate: roster),
             services: [Heartbeat(hub: hub, interval: limits.heartbeat)],
             onServerRunning: { [configuration, logger] channel in
                 // Fails only if the server has ended already.
@@ -126,19 +127,17 @@ package struct Gateway: Sendable {
     /// In seconds.
     private static let pauseAfterFailure: UInt32 = 10
 
-    private var server: HTTPServerBuilder {
-        get throws {
-            let limits = configuration.limits
-            let plain = HTTPServerBuilder.http1(
-                configuration: HTTP1Channel.Configuration(
-                    additionalChannelHandlers: [ConnectionGuard(limits)],
-                    httpDecoderConfiguration: .init(
-                        maxHeaderFieldSize: limits.headerBytes, maxHeaderListSize: limits.headerBytes,
-                        maxHeaderFieldCount: limits.headerFields)))
-            guard let files = configuration.certificate else { return plain }
-            let certificate = try CertificateStore(files, logger)
-            return try .tls(plain, tlsConfiguration: certificate.tlsConfiguration)
-        }
+    private func server(_ roster: ConnectionRoster) throws -> HTTPServerBuilder {
+        let limits = configuration.limits
+        let plain = HTTPServerBuilder.http1(
+            configuration: HTTP1Channel.Configuration(
+                additionalChannelHandlers: [ConnectionGuard(limits, roster)],
+                httpDecoderConfiguration: .init(
+                    maxHeaderFieldSize: limits.headerBytes, maxHeaderListSize: limits.headerBytes,
+                    maxHeaderFieldCount: limits.headerFields)))
+        guard let files = configuration.certificate else { return plain }
+        let certificate = try CertificateStore(files, logger)
+        return try .tls(plain, tlsConfiguration: certificate.tlsConfiguration)
     }
 }
 

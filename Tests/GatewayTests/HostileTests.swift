@@ -115,6 +115,50 @@ struct HostileTests {
         _ = phone
     }
 
+    @Test(
+        "Peers that take all connections and ask for nothing, or no more, keep nobody out",
+        arguments: [false, true])
+    func idlePeers(hasAsked: Bool) throws {
+        let fixture = try GatewayFixture(gateway: ["--connections", "24"])
+        let token = try fixture.token("test", "read")
+        let stream = try HTTPPeer(port: fixture.port)
+        try stream.request("GET", "/v1/events", token: token)
+        #expect(try stream.head().status == 200)
+        let idle = try (0..<100).map { _ in try HTTPPeer(port: fixture.port) }
+        // Some are closed by then.
+        if hasAsked { for peer in idle { try? peer.request("GET", "/healthz") } }
+        let start = BootClock.now()
+        #expect(try fixture.get("/v1/clients", token: token).status == 200)
+        // Each idle one has fifteen seconds for its request, if there is room.
+        #expect(BootClock.now() - start < 8_000_000_000)
+        // The connection that is in use has stayed.
+        #expect(try !stream.ends(within: 100))
+        withExtendedLifetime(idle) {}
+    }
+
+    @Test("A peer that asks whether to send its body is told to")
+    func expectation() throws {
+        let fixture = try GatewayFixture()
+        let peer = try HTTPPeer(port: fixture.port)
+        let head = "POST /push/unknown HTTP/1.1\r\nHost: a\r\nTTL: 1\r\nContent-Length: 1\r\n"
+        for _ in 0..<2 {
+            try peer.send(head + "Expect: 100-continue\r\n\r\n")
+            #expect(try peer.head().status == 100)
+            try peer.send("x")
+            #expect(try peer.response().status == 404)
+        }
+    }
+
+    @Test("A request without a host is refused")
+    func hosts() throws {
+        let fixture = try GatewayFixture()
+        for (text, status) in [("1.1\r\n", 400), ("1.1\r\nHost: a\r\nHost: b\r\n", 400), ("1.0\r\n", 200)] {
+            let peer = try HTTPPeer(port: fixture.port)
+            try peer.send("GET /healthz HTTP/" + text + "\r\n")
+            #expect(try peer.head().status == status)
+        }
+    }
+
     @Test("Requests to the supervisor have a rate, and those that a list answers cost it nothing")
     func rate() throws {
         let fixture = try GatewayFixture()
@@ -165,7 +209,7 @@ struct HostileTests {
             [
                 "--listen", "0", "--tokens", directory.file("tokens"), "--socket", directory.file("none"),
                 "--push", directory.file("none"), "--push-socket", directory.file("push.sock"),
-                "--connections", "12", "--refusals", "1", "--pages", "1",
+                "--connections", "13", "--refusals", "1", "--pages", "1",
             ])
         try gateway.wrote("/\n")
         let port = try #require(

@@ -77,8 +77,8 @@ struct ImportRulesTests {
         "Gateway": [
             "CoreMetrics", "Crypto", "DequeModule", "Glibc", "HTTPTypes", "HeapModule", "Hummingbird",
             "HummingbirdCore", "HummingbirdTLS", "Identifiers",
-            "LinuxSystem", "Logging", "NIOConcurrencyHelpers", "NIOCore", "NIOHTTPTypes", "NIOPosix",
-            "NIOSSL",
+            "LinuxSystem", "Logging", "NIOConcurrencyHelpers", "NIOCore", "NIOHTTP1", "NIOHTTPTypes",
+            "NIOHTTPTypesHTTP1", "NIOPosix", "NIOSSL",
             "FoundationEssentials", "Nightbell", "NightbellWire", "Presentation", "PushService",
             "ServiceLifecycle", "StatusReports",
         ],
