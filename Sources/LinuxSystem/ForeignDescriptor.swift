@@ -5,7 +5,8 @@ import Glibc
 ///
 /// The process that made the descriptor can make close(2) block for as long as it likes: a stream with
 /// `SO_LINGER` waits for its peer, and so does a Unix socket with such a stream in its unread input; a file
-/// waits for its file system's server. The only thread of the loop must not wait for that.
+/// waits for its file system's server, and an epoll set is emptied, of a million members, say. The only thread of the
+/// loop must not wait for that.
 package enum ForeignDescriptor {
     /// Stands for the user where it is not known.
     package static let anyUser = uid_t.max
@@ -128,8 +129,13 @@ package enum ForeignDescriptor {
         }
         guard errno == ENOTSOCK else { return true }
         let type = clinux_file_type(descriptor)
-        return type != 0 && mode_t(truncatingIfNeeded: type) != S_IFIFO
+        guard type == 0 else { return mode_t(truncatingIfNeeded: type) != S_IFIFO }
+        guard case .anonymous(let name) = try? SocketFacts.kind(of: descriptor, mode: 0) else { return true }
+        return !promptKinds.contains(name)
     }
+
+    /// Of descriptors without a file, those that hold nothing which has to be taken apart.
+    private static let promptKinds = ["[eventfd]", "[timerfd]", "[signalfd]", "[pidfd]"]
 
     /// Whether the unread input of a socket begins with descriptors, which are closed with it. Those behind other
     /// input delay the close by a millisecond each at most.

@@ -142,7 +142,7 @@ package struct SocketFacts: Sendable, Hashable {
         }
     }
 
-    private static func kind(of descriptor: CInt, mode: mode_t) throws(SystemError) -> Kind {
+    static func kind(of descriptor: CInt, mode: mode_t) throws(SystemError) -> Kind {
         switch mode & S_IFMT {
         case S_IFSOCK: return socketKind(of: descriptor)
         case S_IFIFO: return .pipe

@@ -98,7 +98,7 @@ final class DaemonProcess {
     private lazy var knownWorker = try? worker()
 
     private func contextSwitches(of pid: pid_t) throws -> Int {
-        try ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
+        ProcFS.threadIdentifiers(pid).reduce(0) { sum, thread in
             // It may have ended.
             let path = "/proc/\(pid)/task/\(thread)/status"
             guard let status = try? String(contentsOfFile: path, encoding: .utf8) else { return sum }
