@@ -21,7 +21,9 @@ extension TransferEngine {
         case .startOver: startOver(attempt)
         case .retry(let seconds):
             guard task.record.task.isIdempotent else {
-                return finish(attempt.id, Outcome(failure: .status(status), status: status))
+                // The server may have done it, and says so in a response that cannot be used.
+                let failure: TransferFailure = status < 300 ? .interrupted : .status(status)
+                return finish(attempt.id, Outcome(failure: failure, status: status))
             }
             leave(attempt)
             retry(attempt.id, afterSeconds: seconds)

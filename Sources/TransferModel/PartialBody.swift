@@ -38,6 +38,8 @@ package struct PartialBody: Hashable, Sendable {
     /// - Parameter asked: the request that the response answers.
     package func decide(_ head: ResponseHead, asked: Request) -> ResponseDecision {
         switch head.status {
+        // 204 has no body.
+        case 200..<300 where head.status != 204 && head.hasInvalidLength: return .retry(afterSeconds: nil)
         case 206: return decidePartial(head, asked: asked)
         case 200..<300:
             guard !head.isEncoded else { return .fail(.encoded) }

@@ -2,7 +2,7 @@
 package struct ResponseHead: Hashable, Sendable {
     package var status: Int
     /// In bytes.
-    package var contentLength: Int64?
+    package private(set) var contentLength: Int64?
     package var contentRange: ContentRange?
     package var entityTag: String?
     package var lastModified: String?
@@ -13,9 +13,11 @@ package struct ResponseHead: Hashable, Sendable {
     package var isEncoded = false
     /// The fields so far, by their names in lower case. nil: given twice with different content.
     private var fields: [String: String?] = [:]
+    private var isLengthInvalid = false
+    private var hasTransferCoding = false
 
     private static let names: Set = [
-        "content-length", "content-range", "etag", "last-modified", "date", "retry-after",
+        "content-range", "etag", "last-modified", "date", "retry-after",
     ]
 
     package init(status: Int) { self.status = status }
@@ -29,11 +31,15 @@ package struct ResponseHead: Hashable, Sendable {
     }
 
     /// Another line of the header. Fields that are broken or given twice with different content are as if
-    /// they were not there.
+    /// they were not there; not so the length.
     package mutating func add(line: Substring) {
         guard let colon = line.firstIndex(of: ":") else { return }
-        let name = line[..<colon].lowercased()
+        let written = line[..<colon].lowercased()
+        let name = String(written[...].trimmedEnd)
         let value = String(line[line.index(after: colon)...].trimmed)
+        if name == "content-length" || name == "transfer-encoding" {
+            return addFraming(name, value, isBroken: name != written)
+        }
         if name == "content-encoding" {
             // A list, of which each line has a part.
             if value.lowercased() != "identity", !value.isEmpty { isEncoded = true }
@@ -44,7 +50,6 @@ package struct ResponseHead: Hashable, Sendable {
         if let former = fields[name], former != value { text = nil }
         fields[name] = .some(text)
         switch name {
-        case "content-length": contentLength = text.flatMap { Self.length($0[...]) }
         case "content-range": contentRange = text.flatMap { ContentRange($0[...]) }
         case "etag": entityTag = text.flatMap { $0.utf8.count <= Self.maximumTagBytes ? $0 : nil }
         case "last-modified": lastModified = text
@@ -53,6 +58,25 @@ package struct ResponseHead: Hashable, Sendable {
         default: break
         }
     }
+
+    /// Something that tells where the body ends.
+    private mutating func addFraming(_ name: String, _ value: String, isBroken: Bool) {
+        if name == "transfer-encoding", !isBroken {
+            hasTransferCoding = true
+            return
+        }
+        // A list of the same length is one.
+        let lengths = value.split(separator: ",", omittingEmptySubsequences: false).map {
+            isBroken ? nil : Self.length($0.trimmed)
+        }
+        let first = contentLength ?? lengths.first ?? nil
+        if lengths.contains(where: { $0 == nil || $0 != first }) { isLengthInvalid = true }
+        contentLength = isLengthInvalid ? nil : first
+    }
+
+    /// A length is given that is none, or two are: nothing tells where the body ends, and the response must not be used
+    /// (RFC 9112 section 6.3).
+    package var hasInvalidLength: Bool { isLengthInvalid && !hasTransferCoding }
 
     /// Another attempt may be answered otherwise.
     package var isPassing: Bool { [408, 425, 429, 500, 502, 503, 504].contains(status) }
@@ -102,8 +126,10 @@ package struct ContentRange: Hashable, Sendable {
 }
 
 extension Substring {
-    var trimmed: Substring {
-        var text = drop { $0 == " " || $0 == "\t" }
+    var trimmed: Substring { drop { $0 == " " || $0 == "\t" }.trimmedEnd }
+
+    var trimmedEnd: Substring {
+        var text = self
         while let last = text.last, last == " " || last == "\t" || last.isNewline { text.removeLast() }
         return text
     }

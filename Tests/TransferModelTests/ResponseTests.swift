@@ -152,9 +152,7 @@ struct ResponseTests {
         let head = try Self.head(
             """
             HTTP/1.1 200 OK
-            Content-Length: 5
             ETag: "a"
-            Content-Length: 7
             etag: "b"
             ETag: "a"
             Date: Sun, 06 Nov 1994 08:49:37 GMT
@@ -164,8 +162,37 @@ struct ResponseTests {
             Content-Encoding: gzip
             Content-Encoding: identity
             """)
-        #expect(head.contentLength == nil && head.entityTag == nil && head.retryAfter == nil)
+        #expect(head.entityTag == nil && head.retryAfter == nil)
         #expect(head.date == "Sun, 06 Nov 1994 08:49:37 GMT" && head.isEncoded)
+    }
+
+    @Test(
+        "An invalid length makes a response unusable",
+        arguments: [
+            "Content-Length: 5\nContent-Length: 7", "Content-Length: 7\nContent-Length: x\nContent-Length: 7",
+            "Content-Length: 5, 7", "Content-Length: 5,", "Content-Length:", "Content-Length: +5",
+            "Content-Length: 5x", "Content-Length : 5", "Content-Length\t: 5\nContent-Length: 5",
+            "Content-Length: 99999999999999999999", "Transfer-Encoding : chunked",
+        ])
+    func invalidLengths(fields: String) throws {
+        let head = try Self.head("HTTP/1.1 200 OK\n" + fields)
+        #expect(head.hasInvalidLength && head.contentLength == nil)
+        #expect(try decide("HTTP/1.1 200 OK\n" + fields) == .retry(afterSeconds: nil))
+        let range = "HTTP/1.1 206 Partial Content\nContent-Range: bytes 100-299/300\n"
+        #expect(try decide(range + fields) == .retry(afterSeconds: nil))
+        // It has no body.
+        #expect(try decide("HTTP/1.1 204 No Content\n" + fields, PartialBody()) == .replace(PartialBody()))
+        #expect(try decide("HTTP/1.1 404 Not Found\n" + fields) == .fail(.status(404)))
+        let chunked = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n"
+        #expect(try decide(chunked + fields) == .replace(PartialBody()))
+    }
+
+    @Test(
+        "A length that is given several times is one",
+        arguments: ["Content-Length: 5\nContent-Length: 5", "Content-Length: 5, 5\ncontent-length:05"])
+    func repeatedLength(fields: String) throws {
+        let head = try Self.head("HTTP/1.1 200 OK\n" + fields)
+        #expect(!head.hasInvalidLength && head.contentLength == 5)
     }
 
     @Test("Broken lines of a header are ignored")

@@ -51,6 +51,9 @@ struct FaultyServerTests {
             ("/chunked?seed=g&size=300000", "g", 300_000),
             ("/busy?seed=h&size=1000&times=2", "h", 1_000),
             ("/garbage?seed=i&size=1000&times=2", "i", 1_000),
+            ("/invalid?how=large&seed=j&size=20000&times=2", "j", 20_000),
+            ("/invalid?how=two&seed=j&size=20000&times=2", "j", 20_000),
+            ("/invalid?how=space&seed=j&size=20000&times=2", "j", 20_000),
         ])
     func whole(path: String, seed: String, size: Int) throws {
         let server = try OddServer()

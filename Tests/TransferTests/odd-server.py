@@ -181,6 +181,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.cut()
         self.wfile.write(b"0\r\n\r\n")
 
+    def get_invalid(self):
+        """The first responses are cut, and their lengths are invalid in one way or another."""
+        if self.count > self.number("times", 1):
+            return self.serve(self.data(), '"invalid"')
+        fields = {
+            "large": b"Content-Length: 99999999999999999999\r\n",
+            "two": b"Content-Length: 20000\r\nContent-Length: 10000\r\n",
+            "space": b"Content-Length : 20000\r\n"}[self.query["how"]]
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + fields + b"\r\n" + self.data()[:10_000])
+        self.cut()
+
     def get_issue(self):
         """Has not changed for some requests after the first one."""
         prefix = "W/" if "weak" in self.query else ""
