@@ -64,16 +64,18 @@ extension TransferEngine {
             }
         }
         switch stop {
-        case .noRoom:
+        case .noRoom, .diskFull:
+            let bytes = attempt.facts.bytes
             // Two parts that both wait for the room of the other would wait for ever.
             guard drop(attempt) else { return finish(attempt.id, Outcome(failure: .storage)) }
             leave(attempt)
-            queue.waitForRoom(attempt.id, notBefore: nextAttempt(of: attempt.id))
-            noteWait(of: attempt.id)
-            isQueueStale = true
-        case .diskFull:
-            leave(attempt)
-            retry(attempt.id)
+            if stop == .noRoom {
+                queue.waitForRoom(attempt.id, notBefore: nextAttempt(of: attempt.id))
+                noteWait(of: attempt.id)
+                isQueueStale = true
+            } else {
+                waitForDisk(attempt.id, having: bytes)
+            }
         case .tooLarge: finish(attempt.id, Outcome(failure: .tooLarge))
         case .tooLong: startOver(attempt)
         case .storage: finish(attempt.id, Outcome(failure: .storage))

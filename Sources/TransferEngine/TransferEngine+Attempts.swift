@@ -80,11 +80,11 @@ extension TransferEngine {
         switch decision {
         case .append(let facts):
             attempt.facts = facts
-            reserve(attempt, facts.total)
+            findRoom(attempt, facts.total)
             store.setFacts(attempt.id, facts, durableBytes: tasks[attempt.id]?.record.durableBytes ?? 0)
             tasks[attempt.id]?.record.facts = facts
         case .replace(let facts):
-            reserve(attempt, facts.total)
+            findRoom(attempt, facts.total)
             guard attempt.stop == nil else { return }
             do throws(SystemError) {
                 try attempt.file.truncate(to: 0)
@@ -115,17 +115,6 @@ extension TransferEngine {
         }
     }
 
-    private func reserve(_ attempt: Attempt, _ bytes: Int64?) {
-        guard let bytes, let task = tasks[attempt.id] else { return }
-        // A server may promise any length.
-        let (sum, isTooLarge) = task.bodyBytes.addingReportingOverflow(bytes)
-        switch queue.reserve(attempt.id, bytes: isTooLarge ? .max : sum) {
-        case .granted: break
-        case .later: attempt.stop = .noRoom
-        case .never: attempt.stop = .tooLarge
-        }
-    }
-
     private func receive(_ bytes: UnsafeRawBufferPointer, _ attempt: Attempt) -> CurlTransfer.Verdict {
         judge(attempt)
         guard attempt.stop == nil else { return .refused }
@@ -145,7 +134,7 @@ extension TransferEngine {
         }
         guard attempt.stop == nil else { return .refused }
         if end >= attempt.nextLookForRoom {
-            guard files.hasRoom(for: max(Int64(bytes.count), files.roomDistance)) else {
+            guard hasRoom(for: bytes.count, of: attempt) else {
                 attempt.stop = .diskFull
                 return .refused
             }

@@ -124,7 +124,7 @@ extension TransferEngine {
     }
 
     /// The room that the files which are being copied will take yet.
-    private var uncopiedBytes: Int64 {
+    var uncopiedBytes: Int64 {
         copies.values.reduce(0) { sum, copy in
             let copied = (try? copy.target?.size()).flatMap(\.self) ?? 0
             return sum + max(0, copy.bytes - copied)

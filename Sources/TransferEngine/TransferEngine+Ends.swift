@@ -69,7 +69,7 @@ extension TransferEngine {
     /// Whether all tasks of the session that are not settled wait for room, which its client can make: it is told
     /// of the results, and releases them.
     private func waitsForReleases(_ session: ClientSession) -> Bool {
-        session.hasSettled && session.unsettled.allSatisfy { queue.waitsForRoom($0) }
+        session.hasSettled && session.unsettled.allSatisfy { waitsForRoom($0) }
     }
 
     /// The last ends of all sessions with results that are not released, or with tasks that need credentials.

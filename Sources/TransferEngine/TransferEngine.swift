@@ -24,6 +24,10 @@ package final class TransferEngine {
         /// The longest part that was there at any time: less is no progress.
         var best: Int64 = 0
         var digestFailures = 0
+        /// The file system was full for it, and it has not begun a part since.
+        var isShortOfDisk = false
+        /// The longest part with which the file system was full.
+        var bytesOnFullDisk: Int64 = 0
         /// The data is written to the disk, and its digest computed.
         var isFinishing = false
 

@@ -24,5 +24,11 @@ final class StoreDisk {
         guard errno == ENOSPC else { throw SystemError("write \(path)/full") }
     }
 
+    /// Another program takes so many bytes of it.
+    func take(bytes: Int) throws {
+        let file = try OwnedDescriptor(opening: path + "/full", O_WRONLY | O_CREAT, mode: 0o600)
+        _ = try systemCall("posix_fallocate") { Int(posix_fallocate(file.rawValue, 0, bytes)) }
+    }
+
     func free() { unlink(path + "/full") }
 }

@@ -27,8 +27,10 @@ struct StoreTests {
         let client = try SupervisedClient(supervisor, "org.test.reader")
         try client.command("transfers s")
         try client.command("download s a \(address)")
-        try disk.fill()
         var process = try require(supervisor.transferProcess)
+        // It would give back its part.
+        kill(process, SIGSTOP)
+        try disk.fill()
         kill(process, SIGKILL)
         // Two others end as well.
         for _ in 0..<3 {

@@ -14,7 +14,7 @@ final class TransferProcess {
     private let namespace: NetworkNamespace?
     private(set) var process: Child
 
-    private var disk: StoreDisk?
+    private(set) var disk: StoreDisk?
 
     /// - Parameters:
     ///   - user: if the tests run as root.

@@ -173,11 +173,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        end = len(data) // 2 if self.count == 1 else len(data)
+        is_cut = self.count <= self.number("times", 1)
+        end = len(data) // 2 if is_cut else len(data)
         for position in range(0, end, 65536):
             piece = data[position:min(position + 65536, end)]
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-        if self.count == 1:
+            time.sleep(self.number("ms", 0) / 1000)
+        if is_cut:
             return self.cut()
         self.wfile.write(b"0\r\n\r\n")
 
