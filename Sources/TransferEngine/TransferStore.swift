@@ -1,5 +1,6 @@
 import FoundationEssentials
 import GRDB
+import Glibc
 import LinuxSystem
 import SwiftProtobuf
 import TransferModel
@@ -47,6 +48,14 @@ final class TransferStore {
     private(set) var lastSession: Int64
 
     init(path: String) throws(TransferError) {
+        do throws(SystemError) {
+            // Header fields are in it, such as credentials. SQLite gives its other files the permissions of this one.
+            _ = try OwnedDescriptor(opening: path, O_RDWR | O_CREAT, mode: 0o600)
+            // Earlier versions have made them for all.
+            for suffix in ["", "-wal", "-shm"] { _ = unsafe chmod(path + suffix, 0o600) }
+        } catch {
+            throw .store("\(error)")
+        }
         do {
             var configuration = Configuration()
             // Another process may look into it: an administrator's, or one that makes a backup.

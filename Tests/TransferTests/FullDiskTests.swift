@@ -83,4 +83,17 @@ struct FullDiskTests {
         try client.release(result.task)
         #expect(try takeResult() == "b")
     }
+
+    @Test("The store is for its user alone")
+    func permissions() throws {
+        // As an earlier version has made it.
+        for suffix in ["", "-wal"] { #expect(chmod(process.data + "/transfers.sqlite" + suffix, 0o644) == 0) }
+        try process.restart()
+        _ = try process.open()
+        for suffix in ["", "-wal", "-shm"] {
+            var status = stat()
+            #expect(stat(process.data + "/transfers.sqlite" + suffix, &status) == 0)
+            #expect(status.st_mode & 0o777 == 0o600, "\(suffix)")
+        }
+    }
 }
