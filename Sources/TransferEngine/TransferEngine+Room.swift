@@ -4,7 +4,7 @@ import TransferModel
 
 /// The room for downloads: of the user, which the queue counts, and on the file system.
 ///
-/// A download whose length is known is begun only if it fits beside all that others will still write. One of unknown
+/// A download of known length is begun only if it fits beside all that others will still write. One of unknown
 /// length takes only room that no other one has been promised. So the file system is full for a download that has begun
 /// only if another program fills it, or its own length is unknown; it gives back its part then.
 extension TransferEngine {
