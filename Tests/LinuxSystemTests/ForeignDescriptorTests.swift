@@ -17,15 +17,12 @@ struct ForeignDescriptorTests {
 
     @Test("A descriptor that has members is closed on another thread")
     func members() throws {
-        let set = OwnedDescriptor(adopting: try systemCall("epoll_create1") { epoll_create1(0) })
+        let set = try PollSet()
+        let event = try EventDescriptor()
         let notifications = OwnedDescriptor(adopting: try systemCall("inotify_init1") { inotify_init1(0) })
-        let event = OwnedDescriptor(adopting: try systemCall("eventfd") { eventfd(0, 0) })
-        let timer = OwnedDescriptor(
-            adopting: try systemCall("timerfd_create") { timerfd_create(CLOCK_MONOTONIC, 0) })
-        let blocks = [set.rawValue, notifications.rawValue, event.rawValue, timer.rawValue].map {
-            ForeignDescriptor.mayBlock($0)
-        }
-        #expect(blocks == [true, true, false, false])
+        #expect(ForeignDescriptor.mayBlock(set.rawValue))
+        #expect(ForeignDescriptor.mayBlock(notifications.rawValue))
+        #expect(!ForeignDescriptor.mayBlock(event.rawValue))
     }
 
     @Test("Unread input with such streams is discarded at once where no more may wait for that")
