@@ -14,7 +14,7 @@ enum Process {
     /// Has the kernel make its table of this process's descriptors large. Call it before the first thread: in a process with
     /// threads each doubling waits for an RCU grace period of ten milliseconds and more, in which nothing is served.
     static func growDescriptorTable() {
-        let last = unsafe fcntl(
+        let last = fcntl(
             STDERR_FILENO, F_DUPFD_CLOEXEC, CInt(min(descriptorLimit, leastTableSize)) - 1)
         if last >= 0 { close(last) }
     }
