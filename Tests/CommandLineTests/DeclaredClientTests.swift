@@ -91,14 +91,14 @@ struct DeclaredClientTests {
             "--set", "launches.retry=10ms", "--set", "launches.relaunches=2",
         ])
         func count(_ text: String) -> Int { stage.daemon.errors.components(separatedBy: text).count - 1 }
-        #expect(eventually(within: 30_000) { count("has ended before it said Hello: exit 3") == 3 })
+        #expect(eventually(within: 30_000) { count("has ended before it said Hello: exit status 3") == 3 })
         for name in ["well", "told", "badly"] {
             #expect(
                 try eventually(within: 30_000) {
                     try stage.nightbell("show", "org.example.\(name)").code == 4
                 })
         }
-        #expect(count("has ended before it said Hello: exit 0") == 1)
+        #expect(count("has ended before it said Hello: exit status 0") == 1)
         #expect(count("has ended before it said Hello: signal 15") == 1)
         for name in ["well", "told"] { #expect(count("org.example.\(name) runs as pid") == 1) }
         #expect(count("org.example.badly runs as pid") == 3)
