@@ -91,14 +91,7 @@ extension HostileProcess {
             }
             return try Packet(.handOver(handOver), descriptors: Array(repeating: set.rawValue, count: count))
         }
-        for client in 0..<4 {
-            let child = cfloors_fork()
-            guard child >= 0 else { throw LoadError(failed: "fork") }
-            guard child == 0 else { continue }
-            try flood(connections: 1, greeting: try hello(4 * number + client), packets: packets)
-            _exit(0)
-        }
-        while !isOver { usleep(10_000) }
+        try flood(clients: 4, packets: packets)
     }
 
     /// A member is a file with the number that it had when it was added, also when the number is another file's.

@@ -145,11 +145,16 @@ struct HostileProcess {
     private func floodWithPatterns() throws {
         let (near, _) = try Self.connectedPair()
         let packets = [try patterns(1, 120_000, near), try patterns(15, 4_000, near)]
-        for client in 0..<8 {
+        try flood(clients: 8, packets: packets)
+    }
+
+    /// The same by so many clients, each a process with a connection of its own.
+    func flood(clients: Int, packets: [Packet]) throws {
+        for client in 0..<clients {
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
             guard child == 0 else { continue }
-            try flood(connections: 1, greeting: try hello(8 * number + client), packets: packets)
+            try flood(connections: 1, greeting: try hello(clients * number + client), packets: packets)
             _exit(0)
         }
         while !isOver { usleep(10_000) }
