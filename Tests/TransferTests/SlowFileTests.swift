@@ -84,8 +84,8 @@ struct SlowFileTests {
         try disk.waitForHeld(.reads)
     }
 
-    @Test("A client that waits for the copy of a large file is not told that it failed")
-    func patience() throws {
+    /// A client uploads the file, of which the read is held up.
+    private func beginUpload() throws -> (supervisor: Supervised, client: SupervisedClient) {
         let supervisor = try Supervised()
         let client = try SupervisedClient(awaiting: "org.test.reader", of: supervisor)
         try client.start(isLaunchable: false)
@@ -94,30 +94,28 @@ struct SlowFileTests {
         try client.command("transfers s")
         try client.command("open \(disk.file) body")
         try disk.hold(.reads)
-        defer { try? disk.resume() }
         try client.tell("upload s t body \(address)")
         try disk.waitForHeld(.reads)
+        return (supervisor, client)
+    }
+
+    @Test("A client that waits for the copy of a large file is not told that it failed")
+    func patience() throws {
+        let (supervisor, client) = try beginUpload()
+        defer { try? disk.resume() }
         // Several times as long as other requests wait.
         #expect(throws: Unexpected.self) { try client.event("error", within: 1_500) }
         try disk.resume()
         try client.event("ok")
         #expect(try client.event("transferred s t").hasSuffix(" failure=-"))
         #expect(try uploads() == 1)
+        withExtendedLifetime(supervisor) {}
     }
 
     @Test("A client does not wait for the copy of a file by a process that hangs")
     func hangingProcess() throws {
-        let supervisor = try Supervised()
-        let client = try SupervisedClient(awaiting: "org.test.reader", of: supervisor)
-        try client.start(isLaunchable: false)
-        try client.accept()
-        try client.command("hello \(client.name) socket=\(supervisor.socket) timeout=300")
-        try client.command("transfers s")
-        try client.command("open \(disk.file) body")
-        try disk.hold(.reads)
+        let (supervisor, client) = try beginUpload()
         defer { try? disk.resume() }
-        try client.tell("upload s t body \(address)")
-        try disk.waitForHeld(.reads)
         let process = try require(supervisor.transferProcess)
         kill(process, SIGSTOP)
         defer { kill(process, SIGKILL) }
