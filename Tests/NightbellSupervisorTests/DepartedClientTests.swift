@@ -29,17 +29,38 @@ import Testing
         let path = manifests.file("\(name).yaml")
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
         chmod(path, 0o644)
-        let daemon = try DaemonProcess(
+        let daemon = try startDaemon()
+        return (daemon, client, try client.returns("voip socket=\(daemon.socketPath)"))
+    }
+
+    private func startDaemon() throws -> DaemonProcess {
+        try DaemonProcess(
             suspension: "none", directory: place.path, before: "umask 0",
             """
             --set manifestDirectory=\(manifests.path) --set launches.retry=50ms \
             --set launches.retryMaximum=500ms
             """)
-        return (daemon, client, try client.returns("voip socket=\(daemon.socketPath)"))
+    }
+
+    /// Those that a supervisor has noted for its next worker.
+    private func noted() throws -> [String] {
+        let state = try SmallFile.read(place.path + "/runtime-state")
+        let last = StoredRuntimeState.decode(state).changes.last { $0.hasDeparted }
+        return last?.departed.clients.map(\.identifier) ?? []
     }
 
     private func isForgotten(by daemon: DaemonProcess) throws -> Bool {
         try eventually(within: 20_000) { try WireClient(path: daemon.socketPath).info(of: name) == nil }
+    }
+
+    /// It has closed its connection.
+    private func startAndLeave() throws -> (
+        daemon: DaemonProcess, client: TestClient, process: TestClientProcess
+    ) {
+        let all = try start()
+        try all.process.command("goodbye")
+        #expect(try isForgotten(by: all.daemon))
+        return all
     }
 
     /// A duplicate of the descriptor by which a process is connected to the supervisor.
@@ -67,9 +88,7 @@ import Testing
 
     @Test("One that fails later is launched again", arguments: [false, true])
     func fails(workerIsReplaced: Bool) throws {
-        let (daemon, client, process) = try start()
-        try process.command("goodbye")
-        #expect(try isForgotten(by: daemon))
+        let (daemon, client, process) = try startAndLeave()
         if workerIsReplaced { try daemon.killWorker() }
         #expect(client.staysAway(milliseconds: 1_000), "its process runs")
         try process.say("exit 3")
@@ -88,9 +107,7 @@ import Testing
 
     @Test("One that fails while its worker is replaced is launched again")
     func failsMeanwhile() throws {
-        let (daemon, client, process) = try start()
-        try process.command("goodbye")
-        #expect(try isForgotten(by: daemon))
+        let (daemon, client, process) = try startAndLeave()
         let worker = try daemon.worker()
         kill(worker, SIGSTOP)
         kill(process.pid, SIGKILL)
@@ -101,20 +118,42 @@ import Testing
 
     @Test("One that ends well is not launched again")
     func endsWell() throws {
-        let (daemon, client, process) = try start()
-        try process.command("goodbye")
-        #expect(try isForgotten(by: daemon))
+        let (daemon, client, process) = try startAndLeave()
         try process.say("exit 0")
         #expect(eventually { ProcFS.state(process.pid) == nil }, "it has been waited for")
         #expect(client.staysAway(milliseconds: 1_500))
         withExtendedLifetime(daemon) {}
     }
 
+    @Test("One that comes back, and ends well then, is not launched again")
+    func comesBackAndEndsWell() throws {
+        let (daemon, client, process) = try startAndLeave()
+        try process.command("hello \(name) voip socket=\(daemon.socketPath)")
+        // Its end is read once.
+        #expect(try noted() == [])
+        try process.say("exit 0")
+        #expect(client.staysAway(milliseconds: 1_500))
+        withExtendedLifetime(daemon) {}
+    }
+
+    @Test("The next supervisor launches it, and has none noted")
+    func nextSupervisor() throws {
+        let (first, client, process) = try startAndLeave()
+        #expect(try noted() == [name])
+        let handle = try first.child.handle()
+        kill(first.child.pid, SIGTERM)
+        #expect(!Poll.wait(handle.rawValue, for: .readable, timeoutMilliseconds: 20_000).isEmpty)
+        let second = try startDaemon()
+        let next = try client.returns("voip")
+        #expect(try noted() == [])
+        try process.say("exit 0")
+        try second.end(next)
+        withExtendedLifetime(first) {}
+    }
+
     @Test("One that comes back, and fails then, is launched once")
     func comesBack() throws {
-        let (daemon, client, process) = try start()
-        try process.command("goodbye")
-        #expect(try isForgotten(by: daemon))
+        let (daemon, client, process) = try startAndLeave()
         try process.command("hello \(name) voip socket=\(daemon.socketPath)")
         try process.say("exit 3")
         let next = try client.returns("voip")

@@ -31,6 +31,7 @@ extension Supervisor {
         let suspendsItself = newcomer.suspendsItself
         if let identifier = ClientIdentifier(newcomer.identifier) {
             launches.returning.processes[identifier] = nil
+            forgetDeparture(of: newcomer.process.pid, identifier)
         }
         let record: ServedClient
         do {

@@ -1,4 +1,5 @@
 import EventLoop
+import Glibc
 import Launching
 import LinuxSystem
 import Logging
@@ -52,10 +53,18 @@ extension Supervisor {
                 let process = try ProcessHandle(opening: process.pid, startedAt: process.startTime)
                 watchDeparted(try DepartedProcess(process, loop: loop), identifier)
             } catch {
-                // It has ended between the two workers.
+                // It has ended between the two workers, and how is unknown, which counts as a failure.
                 launchAgain(identifier)
             }
         }
+        storeDeparted()
+    }
+
+    /// It has come back. The client's own record tells of its end: the exit status of a child can be read once only
+    /// on kernels before 6.15.
+    func forgetDeparture(of pid: pid_t, _ identifier: ClientIdentifier) {
+        guard launches.departed[identifier]?.process.pid == pid else { return }
+        launches.departed.removeValue(forKey: identifier)?.end()
         storeDeparted()
     }
 
@@ -92,7 +101,8 @@ extension Supervisor {
         declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
     }
 
-    private func storeDeparted() {
+    /// Also at the start of a supervisor, which launches those of an earlier one as all declared clients.
+    func storeDeparted() {
         let processes = launches.departed.compactMap { identifier, departed in
             ProcFS.startTime(departed.process.pid).map { startTime in
                 (

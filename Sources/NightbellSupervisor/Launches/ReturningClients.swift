@@ -43,6 +43,7 @@ extension Supervisor {
     /// Called once, when the supervisor begins to serve. Clients with a process that has outlived the last
     /// supervisor reconnect by themselves, and have some time for it.
     func launchDeclared() {
+        storeDeparted()
         for declaration in configuration.declarations where declaration.startsWithSupervisor {
             guard let problem = declaration.launch.problem else { continue }
             let identifier = declaration.registration.identifier
