@@ -42,7 +42,7 @@ final class ConnectionGuard: ChannelDuplexHandler, RemovableChannelHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         let pipeline = context.pipeline.syncOperations
         if let codec = try? pipeline.handler(type: HTTP1ToHTTPServerCodec.self) {
-            try? pipeline.addHandler(HostRule(), position: .before(codec))
+            try? pipeline.addHandler(VersionRules(), position: .before(codec))
         }
         // Without it the kernel's own limit holds, which is greater.
         _ = context.channel.setOption(

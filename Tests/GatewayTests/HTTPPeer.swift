@@ -120,6 +120,15 @@ final class HTTPPeer {
         return String(decoding: unread[..<count], as: UTF8.self)
     }
 
+    /// All that has arrived when it contains this, or the connection has ended.
+    func text(until part: String) throws -> String {
+        while true {
+            let text = String(decoding: unread, as: UTF8.self)
+            if text.contains(part) { return text }
+            guard try readMore() else { return String(decoding: unread, as: UTF8.self) }
+        }
+    }
+
     /// The status and the header fields of the next response.
     func head() throws -> Response {
         let words = try takeLine().split(separator: " ")

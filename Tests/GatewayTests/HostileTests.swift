@@ -159,6 +159,29 @@ struct HostileTests {
         }
     }
 
+    @Test("A response to HTTP/1.0 has no chunks, and ends with its connection")
+    func oldVersion() throws {
+        let fixture = try GatewayFixture()
+        let token = try fixture.token("test", "read")
+        let authorization = "Authorization: Bearer \(token)\r\n"
+        for rest in ["", "Connection: keep-alive\r\n", "Expect: 100-continue\r\n"] {
+            for path in ["/healthz", "/v1/clients", "/"] {
+                let peer = try HTTPPeer(port: fixture.port)
+                try peer.send("GET \(path) HTTP/1.0\r\n\(authorization)\(rest)\r\n")
+                let response = try peer.text(until: "no such text")
+                #expect(response.hasPrefix("HTTP/1.0 200 "), "\(path) \(rest) \(response.prefix(200))")
+                #expect(!response.lowercased().contains("transfer-encoding"), "\(path)")
+            }
+        }
+        // Events have no length.
+        let peer = try HTTPPeer(port: fixture.port)
+        try peer.send("GET /v1/events HTTP/1.0\r\n\(authorization)\r\n")
+        let phone = try fixture.supervisor.suspended("org.example.phone")
+        let events = try peer.text(until: "org.example.phone")
+        #expect(events.hasPrefix("HTTP/1.0 200 ") && !events.lowercased().contains("chunked"))
+        _ = phone
+    }
+
     @Test("Requests to the supervisor have a rate, and those that a list answers cost it nothing")
     func rate() throws {
         let fixture = try GatewayFixture()
