@@ -56,7 +56,7 @@ package struct SystemAccounts: Accounts {
     }
 
     /// A uid or gid. The largest number means "unchanged" to the kernel.
-    static func number(_ text: String) -> UInt32? {
+    package static func number(_ text: String) -> UInt32? {
         guard text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
             return nil
         }

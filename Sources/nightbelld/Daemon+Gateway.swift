@@ -8,10 +8,12 @@ import NightbellSupervisor
 extension Daemon {
     var gatewayRights: GatewayRights? {
         let settings = loaded.settings
-        guard !settings.gatewayUser.isEmpty, let account = SystemAccounts().user(settings.gatewayUser)
+        let name = settings.gatewayUser
+        // A number needs no account: a container's user has none outside.
+        guard !name.isEmpty,
+            let user = SystemAccounts.number(name) ?? SystemAccounts().user(name)?.identity.user
         else { return nil }
-        return GatewayRights(
-            user: account.identity.user, mayWake: settings.gatewayRights == .wake)
+        return GatewayRights(user: user, mayWake: settings.gatewayRights == .wake)
     }
 
     /// Reasons why the rights are not as configured.

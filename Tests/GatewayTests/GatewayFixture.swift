@@ -18,12 +18,14 @@ final class GatewayFixture {
     static let user = "nobody"
 
     /// - Parameters:
+    ///   - user: the gateway's, a name or a number.
     ///   - rights: what the supervisor grants; nil: nothing.
     ///   - more: arguments of the gateway.
     ///   - pushes: whether it is a push service.
     ///   - environment: of the gateway.
     init(
-        rights: String? = "wake", daemon arguments: [String] = [], gateway more: [String] = [],
+        user: String = GatewayFixture.user, rights: String? = "wake", daemon arguments: [String] = [],
+        gateway more: [String] = [],
         pushes: Bool = false, environment: [String: String] = [:]
     ) throws {
         self.environment = environment
@@ -31,7 +33,7 @@ final class GatewayFixture {
         chmod(directory.path, 0o755)
         let own = directory.file("push")
         let granted =
-            rights.map { ["--set", "gateway.user=\(Self.user)", "--set", "gateway.rights=\($0)"] } ?? []
+            rights.map { ["--set", "gateway.user=\(user)", "--set", "gateway.rights=\($0)"] } ?? []
         let socket = ["--set", "gateway.pushSocket=\(pushes ? own + "/push.sock" : "")"]
         supervisor = try Fixture(granted + socket + arguments)
         // Other users must reach the socket.
@@ -40,13 +42,13 @@ final class GatewayFixture {
         var ownArguments = more
         if pushes {
             mkdir(own, 0o755)
-            let user = try #require(getpwnam(Self.user), "there is no user \(Self.user)").pointee.pw_uid
-            chown(own, user, gid_t.max)
+            let account = try #require(getpwnam(user), "there is no user \(user)").pointee.pw_uid
+            chown(own, account, gid_t.max)
             ownArguments += ["--push", own, "--push-socket", own + "/push.sock"]
         }
         self.arguments =
             [
-                "--reuid", Self.user, "--regid", "nogroup", "--clear-groups",
+                "--reuid", user, "--regid", "nogroup", "--clear-groups",
                 Program.product("nightbell-gateway"), "--listen", "0", "--tokens", tokenFile, "--socket",
                 supervisor.socket,
             ] + ownArguments

@@ -230,6 +230,12 @@ struct RESTTests {
         #expect(refused.status == 403 && refused.errorCode == "PERMISSION_DENIED")
         #expect(try readOnly.state("org.example.phone", token: token) == "suspended")
 
+        // A user without an account.
+        let numbered = try GatewayFixture(user: "54321", rights: "read")
+        _ = try numbered.supervisor.suspended("org.example.phone")
+        let list = try numbered.get("/v1/clients", token: try numbered.token("test", "read"))
+        #expect(list.status == 200 && list.body.contains("org.example.phone"), "\(list)")
+
         let without = try GatewayFixture(rights: nil)
         let other = try without.token("test", "read", "wake")
         let chat = try without.supervisor.suspended("org.example.chat")
