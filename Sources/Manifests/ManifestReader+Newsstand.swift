@@ -1,3 +1,4 @@
+import Launching
 import NightbellCore
 import TransferModel
 import Yams
@@ -7,7 +8,9 @@ extension ManifestReader {
     private static let intervals = Duration.seconds(600)...Duration.seconds(366 * 86_400)
 
     /// Nil: there is none.
-    mutating func readNewsstand(_ values: [String: Node], _ modes: Modes) -> Subscription? {
+    mutating func readNewsstand(
+        _ values: [String: Node], _ modes: Modes, _ account: Account?
+    ) -> Subscription? {
         guard let node = values["newsstand"] else {
             if modes.contains(.newsstand), let node = values["modes"] {
                 complain(node, "newsstand", "is missing: the mode newsstand needs an address")
@@ -35,6 +38,10 @@ extension ManifestReader {
         }
         guard mapping["url"] != nil else {
             complain(node, "newsstand.url", "is missing")
+            return nil
+        }
+        guard account?.identity.user != 0 || !problems.isEmpty else {
+            complain(node, "newsstand", "needs a user other than root, which transfers nothing")
             return nil
         }
         return url.map { Subscription($0, interval: interval.components.seconds) }

@@ -42,7 +42,7 @@ struct ManifestReader {
         let exits = values["exitsOnSuspend"].flatMap { truth($0, "exitsOnSuspend") } ?? false
         let starts = values["startsWithSupervisor"].flatMap { truth($0, "startsWithSupervisor") } ?? true
         let waits = values["waitsForUnlock"].flatMap { truth($0, "waitsForUnlock") } ?? false
-        let newsstand = readNewsstand(values, modes)
+        let newsstand = readNewsstand(values, modes, account)
         let unmodified = readUnmodified(values, modes)
 
         if problems.isEmpty { inspect(launch, values, root) }

@@ -166,6 +166,7 @@ struct ManifestTests {
             "newsstand: {url: 'http://a/', every: 1s}\nmodes: [newsstand]", "newsstand.every",
             "from 10m to 366d"),
         Mistake("newsstand: {url: 'http://a/', at: 6h}\nmodes: [newsstand]", "newsstand.at", "is not a key"),
+        Mistake("newsstand: {url: 'https://a/'}\nmodes: [newsstand]", "newsstand", "a user other than root"),
         Mistake("timers: exact", "timers", "needs unmodified: true"),
         Mistake("idle: 1s", "idle", "needs unmodified: true"),
         Mistake("pageOut: 30s", "pageOut", "needs unmodified: true"),
