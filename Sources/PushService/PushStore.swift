@@ -41,6 +41,8 @@ final class PushStore {
             // SQLite gives its other files the permissions of this one: they are for this user alone.
             _ = try OwnedDescriptor(opening: path, O_RDWR | O_CREAT, mode: 0o600)
             _ = try systemCall("chmod \(path)") { unsafe chmod(path, 0o600) }
+            // They may have been made before the first was.
+            for suffix in ["-wal", "-shm"] { _ = unsafe chmod(path + suffix, 0o600) }
         } catch {
             throw .system(error)
         }
