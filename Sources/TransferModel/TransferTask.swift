@@ -51,7 +51,7 @@ package struct TransferTask: Hashable, Sendable {
     /// `GET` of a download; `PUT` or `POST` of an upload.
     package var method: String
     package var fields: [HeaderField]
-    /// The address of a proxy; nil: as the environment says.
+    /// The address of a proxy, with or without a scheme; nil: as the environment says.
     package var proxy: String?
     /// Compute the SHA-256 of the file.
     package var wantsDigest: Bool
@@ -92,7 +92,33 @@ package struct TransferTask: Hashable, Sendable {
         }
         guard fields.reduce(0, { $0 + $1.name.utf8.count + $1.value.utf8.count }) <= Self.maximumFieldBytes
         else { return "the header fields are longer than \(Self.maximumFieldBytes) bytes" }
+        if let proxy, !Self.isProxy(proxy) {
+            return "the proxy \(proxy.debugDescription) is no address of one"
+        }
         if let expectedDigest, expectedDigest.count != 32 { return "a SHA-256 has 32 bytes" }
         return nil
+    }
+
+    private static let proxySchemes: Set = ["http", "https", "socks4", "socks4a", "socks5", "socks5h"]
+
+    /// libcurl takes others for names of hosts, and such a task would wait until they can be resolved.
+    private static func isProxy(_ text: String) -> Bool {
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else { return false }
+        var rest = text[...]
+        if let end = rest.firstRange(of: "://") {
+            guard proxySchemes.contains(rest[..<end.lowerBound].lowercased()) else { return false }
+            rest = rest[end.upperBound...]
+        }
+        if rest.last == "/" { rest.removeLast() }
+        if let end = rest.lastIndex(of: "@") { rest = rest[rest.index(after: end)...] }
+        // The address of an interface of IPv6 has colons itself.
+        var port = rest
+        if rest.first == "[", let end = rest.lastIndex(of: "]") {
+            port = rest[rest.index(after: end)...]
+            guard port.isEmpty || port.first == ":" else { return false }
+        }
+        let parts = port.split(separator: ":", omittingEmptySubsequences: false)
+        guard !rest.isEmpty, rest.first != ":", !rest.contains("/"), parts.count <= 2 else { return false }
+        return parts.count < 2 || UInt16(parts[1]).map { $0 > 0 } == true
     }
 }

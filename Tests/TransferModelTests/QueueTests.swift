@@ -243,6 +243,21 @@ struct QueueTests {
         #expect(TransferTask(kind: .upload, url: url, method: "POST").isIdempotent == false)
     }
 
+    @Test(
+        "A proxy is an address of HTTP or SOCKS, with or without its scheme",
+        arguments: [
+            ("proxy", true), ("proxy:3128", true), ("http://proxy:3128/", true), ("127.0.0.1:1", true),
+            ("SOCKS5h://user:a@proxy:1080", true), ("http://[::1]:3128", true), ("[::1]", true),
+            ("file:///etc/passwd", false), ("file:", false), ("ftp://proxy", false), ("http://", false),
+            ("http://:3128", false), ("proxy:0", false), ("proxy:65536", false), ("proxy:http", false),
+            ("::1", false), ("[::1]3128", false), ("http://proxy/path", false), ("a b", false),
+            ("a\n", false),
+        ])
+    func proxies(_ text: String, _ isOne: Bool) throws {
+        let url = try #require(TransferURL("http://a/"))
+        #expect((TransferTask(url: url, proxy: text).flaw == nil) == isOne)
+    }
+
     @Test("Files that are being copied take room, and no sum is too large for it")
     func copies() {
         var queue = TransferQueue(.init(diskBytes: 1_000))

@@ -35,7 +35,8 @@ public struct TransferOptions: Sendable, Hashable {
     /// is not certain that the request was not served.
     public var method = ""
     public var fields: [TransferField] = []
-    /// An address; empty: as the supervisor's environment says (`http_proxy`, `https_proxy`, `no_proxy`).
+    /// An address of `http`, `https`, `socks4`, `socks4a`, `socks5` or `socks5h`, such as `http://127.0.0.1:3128`;
+    /// without a scheme, of `http`; empty: as the supervisor's environment says (`http_proxy`, `https_proxy`, `no_proxy`).
     public var proxy = ""
     /// Whether ``TransferResult/sha256`` is wanted.
     public var wantsSHA256 = false
