@@ -1,6 +1,7 @@
 import EdgeTestSupport
 import Glibc
 import LinuxSystem
+import SwiftProtobuf
 import Testing
 import TransferClient
 import TransferWire
@@ -45,5 +46,28 @@ struct RedirectionTests {
         try client.add(plain + "/moved%3Fto%3D" + server.address + "/good")
         #expect(try client.nextResult().0.failure == .refused)
         #expect(try server.requests().allSatisfy { !$0.contains("\"path\": \"/good") })
+    }
+
+    @Test("Credentials follow to the same server, and to no other")
+    func credentials() throws {
+        let (server, other) = (try OddServer(), try OddServer())
+        let process = try TransferProcess()
+        let client = try process.open()
+        func fetch(_ target: String) throws -> WireTransferReport {
+            try client.add(server.address + "/redirect?to=\(target)/secret%3Fseed%3Da%26size%3D1000") {
+                $0.fields = [
+                    .with {
+                        $0.name = "Authorization"
+                        $0.value = "Bearer open"
+                    }
+                ]
+            }
+            return try require(try client.next()).0
+        }
+        #expect(try fetch("").finished.status == 200)
+        _ = try require(try client.next())
+        let challenge = try fetch(other.address)
+        #expect(challenge.challenge.task > 0, "\(challenge)")
+        #expect(try other.requests().count == 1)
     }
 }
