@@ -532,7 +532,7 @@ let package = Package(
         .testTarget(
             name: "NightbellTests",
             dependencies: [
-                "Nightbell", "NightbellWire", "LinuxSystem",
+                "Nightbell", "NightbellWire", "TransferWire", "LinuxSystem",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             swiftSettings: settings),

@@ -33,6 +33,8 @@ struct TransferLinkState {
     var handled: Set<Int64> = []
     /// A report has arrived on the last connection.
     var hasHeard = false
+    /// The end of the session was told, and nothing has been told since: the process tells it on each connection.
+    var hasToldEnd = false
     /// How many times reports were read.
     var readings = 0
     /// When a wake told of results, or something other than progress has arrived since.
@@ -51,14 +53,22 @@ struct TransferLinkState {
         if case .progress? = report.report {} else { busyAt = BootClock.now() }
         switch report.report {
         case .answer(let answer):
-            if answer.refusal.isEmpty, additions.contains(answer.number) { isNeeded = true }
+            if answer.refusal.isEmpty, additions.contains(answer.number) {
+                isNeeded = true
+                hasToldEnd = false
+            }
             if let task = releases.removeValue(forKey: answer.number) { handled.remove(task) }
             if expected.contains(answer.number) { answers[answer.number] = answer }
-        case .finished(let finished): events.append(.finished(finished, file))
-        case .challenge(let challenge): events.append(.needsCredentials(challenge))
+        case .finished(let finished):
+            events.append(.finished(finished, file))
+            if !handled.contains(finished.task) { hasToldEnd = false }
+        case .challenge(let challenge):
+            events.append(.needsCredentials(challenge))
+            hasToldEnd = false
         case .progress(let progress): events.append(.progress(progress))
         case .sessionFinished:
-            events.append(.sessionFinished)
+            if !hasToldEnd { events.append(.sessionFinished) }
+            hasToldEnd = true
             // If a task needs credentials, its answer needs one again.
             isNeeded = false
         case nil: break  // from a newer process

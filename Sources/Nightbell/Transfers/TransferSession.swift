@@ -27,7 +27,8 @@ public final class TransferSession: Sendable {
         public var needsCredentials: @Sendable (TransferTask) -> Void = { _ in }
         /// At most once a second for each task, and only while the client runs.
         public var progress: @Sendable (TransferProgress) -> Void = { _ in }
-        /// All tasks of the session have ended, or need credentials, and all that was told.
+        /// All tasks of the session have ended, or need credentials, and all that was told. Called again after
+        /// another task, result or request for credentials.
         public var sessionFinished: @Sendable () -> Void = {}
 
         public init() {}
