@@ -16,9 +16,21 @@ package enum ForeignDescriptor {
     /// - Parameter user: it has to wait for the descriptors of the same user only.
     package static func close(_ descriptor: consuming OwnedDescriptor, of user: uid_t = anyUser) {
         if mayBlock(descriptor.rawValue) {
-            SlowCloser.shared.append(descriptor, SlowCloser.Kind(user: user, isToBeDrained: false))
+            SlowCloser.shared.append([descriptor.take()], SlowCloser.Kind(user: user, isToBeDrained: false))
         } else {
             closePromptly(descriptor)
+        }
+    }
+
+    /// Closes many, all from the first one that may block on a thread of its own: to ask each takes longer than to close
+    /// it.
+    package static func close(_ descriptors: ArraySlice<CInt>, of user: uid_t = anyUser) {
+        for (index, descriptor) in zip(descriptors.indices, descriptors) {
+            guard !mayBlock(descriptor) else {
+                return SlowCloser.shared.append(
+                    descriptors[index...], SlowCloser.Kind(user: user, isToBeDrained: false))
+            }
+            closePromptly(OwnedDescriptor(adopting: descriptor))
         }
     }
 
@@ -30,7 +42,7 @@ package enum ForeignDescriptor {
     /// Discards the unread input of a socket and closes it, on a thread of its own: the input may hold
     /// descriptors, by the hundred thousand, and the kernel closes them synchronously.
     static func drain(_ socket: consuming OwnedDescriptor, of user: uid_t) {
-        SlowCloser.shared.append(socket, SlowCloser.Kind(user: user, isToBeDrained: true))
+        SlowCloser.shared.append([socket.take()], SlowCloser.Kind(user: user, isToBeDrained: true))
     }
 
     /// Discards packets on this thread, which waits a millisecond at most for the descriptors in 256 of them. A user's
@@ -188,14 +200,15 @@ private final class SlowCloser: @unchecked Sendable {
         return [true, false].reduce(0) { $0 + (queues[Kind(user: user, isToBeDrained: $1)]?.count ?? 0) }
     }
 
-    func append(_ descriptor: consuming OwnedDescriptor, _ kind: Kind) {
+    func append(_ descriptors: ArraySlice<CInt>, _ kind: Kind) {
         lock.lock()
         defer { lock.unlock() }
         var queue = queues.removeValue(forKey: kind) ?? Queue()
-        queue.waiting.append(descriptor.take())
-        queue.count += 1
-        count += 1
-        if queue.threads < Self.maximumThreads,
+        queue.waiting += descriptors
+        queue.count += descriptors.count
+        count += descriptors.count
+        // A thread costs as much as some closes that do not block.
+        if queue.threads < Self.maximumThreads, queue.threads == 0 || queue.waiting.count > 4,
             Thread.start(stackSize: Thread.smallStack, { SlowCloser.shared.closeAll(kind) }) == 0
         {
             queue.threads += 1

@@ -32,9 +32,7 @@ package struct PacketBuffer: ~Copyable {
     }
 
     deinit {
-        for descriptor in descriptors[nextDescriptor...] {
-            ForeignDescriptor.close(OwnedDescriptor(adopting: descriptor))
-        }
+        ForeignDescriptor.close(descriptors[nextDescriptor...])
         unsafe storage.deallocate()
         unsafe control.deallocate()
     }
@@ -54,7 +52,7 @@ package struct PacketBuffer: ~Copyable {
 
     /// Closes every descriptor that was not taken.
     package mutating func discardDescriptors() {
-        while let descriptor = takeDescriptor() { ForeignDescriptor.close(descriptor, of: user) }
+        ForeignDescriptor.close(descriptors[nextDescriptor...], of: user)
         descriptors.removeAll(keepingCapacity: true)
         nextDescriptor = 0
     }

@@ -148,6 +148,8 @@ extension Supervisor {
     ) {
         let outcomes = work.adoptions[range]
         let user = supervision.user(of: client) ?? ForeignDescriptor.anyUser
+        var refused: [CInt] = []
+        defer { ForeignDescriptor.close(refused[...], of: user) }
         for (index, outcome) in outcomes.enumerated() {
             guard let descriptor = packet.takeDescriptor() else { break }
             switch outcome {
@@ -170,7 +172,7 @@ extension Supervisor {
                 parked.insert(descriptor, as: token, of: client, name: name, isOffloaded: isOffloaded)
                 if isReported(.adopted(token)) { report(.adopted(token), of: client, work) }
             case .failure:
-                ForeignDescriptor.close(descriptor, of: user)
+                refused.append(descriptor.take())
             }
         }
         guard let connection = connection(of: client) else { return }

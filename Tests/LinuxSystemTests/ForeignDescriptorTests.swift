@@ -25,6 +25,26 @@ struct ForeignDescriptorTests {
         #expect(!ForeignDescriptor.mayBlock(event.rawValue))
     }
 
+    @Test("Of many descriptors all are closed, whichever of them may block")
+    func many() throws {
+        var pairs: [Pair] = []
+        var descriptors: [CInt] = []
+        for number in 0..<60 {
+            let pair = try Pair()
+            // Of some the last close waits for the peer, which does not read.
+            if number >= 20, number % 3 == 0 { try pair.fillAndLinger() }
+            descriptors.append(pair.own)
+            pairs.append(pair)
+        }
+        let (user, start) = (uid_t(4_712), BootClock.now())
+        ForeignDescriptor.close(descriptors[...], of: user)
+        #expect(BootClock.now() - start < 5_000_000_000)
+        for pair in pairs { #expect(pair.isClosed) }
+        let deadline = start + 20_000_000_000
+        while ForeignDescriptor.pendingCount(of: user) > 0, BootClock.now() < deadline { usleep(1_000) }
+        #expect(ForeignDescriptor.pendingCount(of: user) == 0)
+    }
+
     @Test("Unread input with such streams is discarded at once where no more may wait for that")
     func unreadInput() throws {
         let ends = try SeqPacketSocket.pair()

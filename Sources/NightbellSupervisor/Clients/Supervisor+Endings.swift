@@ -11,6 +11,9 @@ extension Supervisor {
     /// A launchable client without its connection has this long to end as well. The kernel closes a
     /// process's descriptors before it reports the end of the process.
     private static let patience: Duration = .seconds(1)
+    /// A process that is back already has so long, in nanoseconds, for that which it sent before it closed its last
+    /// connection. The rest is discarded: other clients wait meanwhile, and none of it was answered.
+    private static let timeForLastMessages: Int64 = 5_000_000
 
     /// The client's process has ended.
     func processEnded(_ connection: Connection) {
@@ -134,7 +137,8 @@ extension Supervisor {
         guard last !== newcomer, let record = last.client else { return }
         guard !record.process.hasExited else { return processEnded(last) }
         if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
-            receiveMessages(last)
+            receiveMessages(last, until: BootClock.now() + Self.timeForLastMessages)
+            if connections[last.key] === last, !last.isHungUp { hungUp(last) }
         }
         // It lives, and has only deregistered.
         guard last.isHungUp, record.process.pid == pid else { return }
