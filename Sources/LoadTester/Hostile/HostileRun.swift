@@ -1,5 +1,6 @@
 import CFloors
 import Glibc
+import LinuxSystem
 import Nightbell
 import Simulation
 
@@ -60,7 +61,7 @@ struct HostileRun {
         let lateBefore = lateRuns(population)
         let logBefore = logLines()
         let attackers = try start(kind, supervisor)
-        defer { for attacker in attackers { runDirectory.end(attacker) } }
+        defer { end(attackers) }
         let end = monotonicNow() + Int64(seconds) * 1_000_000_000
         while monotonicNow() < end {
             // Those with an even number have no keep-alive.
@@ -83,6 +84,19 @@ struct HostileRun {
                 HostileProcess.arguments(
                     kind, supervisorSocket: supervisor.socketPath, user: user, number: number),
                 descriptors: [])
+        }
+    }
+
+    /// Ends them, and waits until the kernel has ended all their descendants, which may be thousands: that would disturb
+    /// the next phase.
+    private func end(_ attackers: [ChildProcess]) {
+        var descendants = attackers.flatMap { ProcFS.descendants(of: $0.id) }
+        for attacker in attackers { runDirectory.end(attacker) }
+        let deadline = monotonicNow() + 20_000_000_000
+        while true {
+            descendants.removeAll { kill($0, 0) != 0 && errno == ESRCH }
+            guard !descendants.isEmpty, monotonicNow() < deadline else { return }
+            usleep(10_000)
         }
     }
 
