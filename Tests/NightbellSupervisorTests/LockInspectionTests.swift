@@ -24,6 +24,16 @@ struct LockInspectionTests {
         #expect(inspections.takeNext(at: due) == nil)
     }
 
+    @Test("Slow checks take one percent of the time at most")
+    func slow() {
+        var inspections = LockInspections()
+        inspections.insert(clients[0], last: nil)
+        inspections.pause(at: start, after: .milliseconds(20))
+        #expect(inspections.next == start + .seconds(2))
+        #expect(inspections.takeNext(at: start + .milliseconds(1_999)) == nil)
+        #expect(inspections.takeNext(at: start + .seconds(2)) == clients[0])
+    }
+
     @Test("No check begins shortly after another one, and those that are due first come first")
     func order() {
         var inspections = LockInspections()

@@ -13,8 +13,11 @@ package struct LockInspections {
 
     /// Between checks of one client: a program that falls asleep again and again is not checked each time.
     package static let pauseOfClient: Duration = .seconds(60)
-    /// Between checks of any two clients.
+    /// Between checks of any two clients, at least.
     package static let pause: Duration = .milliseconds(10)
+    /// The pause after a check is this many times as long as the check: the kernel lets no other thread run on the
+    /// processor that goes through thousands of locks.
+    package static let pauseFactor = 100
 
     package init() {}
 
@@ -38,8 +41,10 @@ package struct LockInspections {
         return again.removeFirst().client
     }
 
-    /// A client was checked.
-    package mutating func pause(at now: Instant) { pauseEnd = now + Self.pause }
+    /// A check has begun, or has ended after this time.
+    package mutating func pause(at now: Instant, after time: Duration = .zero) {
+        pauseEnd = now + max(Self.pause, time * Self.pauseFactor)
+    }
 }
 
 extension Supervisor {
@@ -47,8 +52,8 @@ extension Supervisor {
     /// once.
     ///
     /// A check takes some hundred microseconds of a processor, and with many locks seconds, on a thread of its own. So
-    /// it begins at the end of a turn, for one client in ten milliseconds, and for each client at most once a minute: a
-    /// lock taken after a check is noticed in a later turn in which the client sleeps.
+    /// it begins at the end of a turn, for one client in ten milliseconds, after slow checks less often, and for each
+    /// client at most once a minute: a lock taken after a check is noticed in a later turn in which the client sleeps.
     func scheduleLockInspection(_ client: ClientID) {
         guard let record = connection(of: client)?.client, record.locks == 0, !record.awaitsLookAtLocks
         else { return }
@@ -71,9 +76,9 @@ extension Supervisor {
 
     /// A client has been checked.
     func noteLocks() {
-        guard let (client, count) = lockReader.take(), let locks = count, locks > 0,
-            let record = connection(of: client)?.client
-        else { return }
+        guard let (client, count, time) = lockReader.take() else { return }
+        lockInspections.pause(at: now, after: time)
+        guard let locks = count, locks > 0, let record = connection(of: client)?.client else { return }
         record.locks = locks
         log(
             .locks, .warning, of: supervision.user(of: client),

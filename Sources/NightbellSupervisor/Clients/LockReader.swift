@@ -15,6 +15,8 @@ final class LockReader: @unchecked Sendable {
     private var count: Int?
     /// Of the client that is looked at; nil: none is.
     private var client: ClientID?
+    /// When that began.
+    private var start: Int64 = 0
 
     init() throws(SystemError) { finished = try EventDescriptor() }
 
@@ -23,6 +25,7 @@ final class LockReader: @unchecked Sendable {
     /// Counts the locks of a client's process. Only when none is being looked at.
     func read(_ client: ClientID, _ pid: pid_t) {
         self.client = client
+        start = BootClock.now()
         // Strongly: the thread may outlive the supervisor.
         let code = Thread.start(stackSize: Thread.smallStack) { self.finish(ProcFS.fileLocksHeld(pid)) }
         if code != 0 { finish(nil) }
@@ -39,8 +42,8 @@ final class LockReader: @unchecked Sendable {
         }
     }
 
-    /// The client, and how many locks its process holds; nil: that is unknown.
-    func take() -> (ClientID, locks: Int?)? {
+    /// The client, how many locks its process holds, if that is known, and how long it took to count them.
+    func take() -> (ClientID, locks: Int?, time: Duration)? {
         do throws(SystemError) {
             try finished.clear()
         } catch {
@@ -49,6 +52,6 @@ final class LockReader: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         guard let client = client.take() else { return nil }
-        return (client, count.take())
+        return (client, count.take(), .nanoseconds(BootClock.now() - start))
     }
 }
