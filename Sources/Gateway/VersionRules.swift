@@ -11,8 +11,8 @@ final class VersionRules: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = HTTPServerResponsePart
 
     private var isBroken = false
-    /// A request was of HTTP/1.0: no other is answered on its connection.
-    private var isOld = false
+    /// Whether the requests without a response are of HTTP/1.0, the oldest first.
+    private var areOld: [Bool] = []
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isBroken else { return }
@@ -22,8 +22,8 @@ final class VersionRules: ChannelDuplexHandler, RemovableChannelHandler {
             isBroken = true
             return context.fireErrorCaught(HTTPParserError.invalidHeaderToken)
         }
+        areOld.append(head.version == .http1_0)
         guard head.version == .http1_0 else { return context.fireChannelRead(data) }
-        isOld = true
         head.headers.replaceOrAdd(name: "Connection", value: "close")
         // It knows no response before the last one (RFC 9110, section 10.1.1).
         head.headers.remove(name: "Expect")
@@ -31,10 +31,12 @@ final class VersionRules: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard isOld, case .head(var head) = unwrapOutboundIn(data) else {
+        guard case .head(var head) = unwrapOutboundIn(data), let isOld = areOld.first else {
             return context.write(data, promise: promise)
         }
-        head.version = .http1_0
+        // Others come before the response itself.
+        if head.status.code >= 200 { areOld.removeFirst() }
+        if isOld { head.version = .http1_0 }
         context.write(wrapOutboundOut(.head(head)), promise: promise)
     }
 }

@@ -173,6 +173,11 @@ struct HostileTests {
                 #expect(!response.lowercased().contains("transfer-encoding"), "\(path)")
             }
         }
+        // The request before it has its own version.
+        let both = try HTTPPeer(port: fixture.port)
+        try both.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTTP/1.0\r\n\r\n")
+        let responses = try both.text(until: "no such text")
+        #expect(responses.hasPrefix("HTTP/1.1 200 ") && responses.contains("HTTP/1.0 200 "))
         // Events have no length.
         let peer = try HTTPPeer(port: fixture.port)
         try peer.send("GET /v1/events HTTP/1.0\r\n\(authorization)\r\n")
