@@ -110,15 +110,15 @@ package struct TransferTask: Hashable, Sendable {
             rest = rest[end.upperBound...]
         }
         if rest.last == "/" { rest.removeLast() }
+        guard !rest.contains("/") else { return false }
         if let end = rest.lastIndex(of: "@") { rest = rest[rest.index(after: end)...] }
         // The address of an interface of IPv6 has colons itself.
-        var port = rest
-        if rest.first == "[", let end = rest.lastIndex(of: "]") {
-            port = rest[rest.index(after: end)...]
-            guard port.isEmpty || port.first == ":" else { return false }
-        }
-        let parts = port.split(separator: ":", omittingEmptySubsequences: false)
-        guard !rest.isEmpty, rest.first != ":", !rest.contains("/"), parts.count <= 2 else { return false }
-        return parts.count < 2 || UInt16(parts[1]).map { $0 > 0 } == true
+        var host = rest.prefix { $0 != ":" }
+        if rest.first == "[", let end = rest.lastIndex(of: "]") { host = rest[...end] }
+        guard !host.isEmpty, host != "[]" else { return false }
+        let port = rest[host.endIndex...]
+        guard !port.isEmpty else { return true }
+        return port.first == ":" && port.dropFirst().allSatisfy(\.isNumber)
+            && UInt16(port.dropFirst()).map { $0 > 0 } == true
     }
 }
