@@ -24,7 +24,7 @@ struct LockInspectionTests {
         #expect(inspections.takeNext(at: due) == nil)
     }
 
-    @Test("Slow checks take one percent of the time at most")
+    @Test("A slow check is followed by a longer pause")
     func slow() {
         var inspections = LockInspections()
         inspections.insert(clients[0], last: nil)
@@ -32,6 +32,9 @@ struct LockInspectionTests {
         #expect(inspections.next == start + .seconds(2))
         #expect(inspections.takeNext(at: start + .milliseconds(1_999)) == nil)
         #expect(inspections.takeNext(at: start + .seconds(2)) == clients[0])
+        inspections.insert(clients[1], last: nil)
+        inspections.pause(at: start, after: LockInspections.slowCheck)
+        #expect(inspections.takeNext(at: start + LockInspections.pause) == clients[1])
     }
 
     @Test("No check begins shortly after another one, and those that are due first come first")

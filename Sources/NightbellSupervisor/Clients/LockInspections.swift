@@ -15,9 +15,9 @@ package struct LockInspections {
     package static let pauseOfClient: Duration = .seconds(60)
     /// Between checks of any two clients, at least.
     package static let pause: Duration = .milliseconds(10)
-    /// The pause after a check is this many times as long as the check: the kernel lets no other thread run on the
-    /// processor that goes through thousands of locks.
-    package static let pauseFactor = 100
+    /// After a check that took longer than this, the pause is a hundred times as long as the check, up to
+    /// `pauseOfClient`: the kernel lets no other thread run on the processor that goes through thousands of locks.
+    package static let slowCheck: Duration = .milliseconds(5)
 
     package init() {}
 
@@ -43,7 +43,7 @@ package struct LockInspections {
 
     /// A check has begun, or has ended after this time.
     package mutating func pause(at now: Instant, after time: Duration = .zero) {
-        pauseEnd = now + max(Self.pause, time * Self.pauseFactor)
+        pauseEnd = now + (time > Self.slowCheck ? min(time * 100, Self.pauseOfClient) : Self.pause)
     }
 }
 

@@ -8,15 +8,14 @@ import NightbellCore
 /// `finished` is signalled when a count can be taken.
 @safe
 final class LockReader: @unchecked Sendable {
-    // Sendable: the count is touched only with the lock held, everything else only on the loop's thread.
+    // Sendable: the count and its time are touched only with the lock held, everything else only on the loop's thread.
 
     let finished: EventDescriptor
     private let lock = Lock()
     private var count: Int?
+    private var time = Duration.zero
     /// Of the client that is looked at; nil: none is.
     private var client: ClientID?
-    /// When that began.
-    private var start: Int64 = 0
 
     init() throws(SystemError) { finished = try EventDescriptor() }
 
@@ -25,15 +24,16 @@ final class LockReader: @unchecked Sendable {
     /// Counts the locks of a client's process. Only when none is being looked at.
     func read(_ client: ClientID, _ pid: pid_t) {
         self.client = client
-        start = BootClock.now()
         // Strongly: the thread may outlive the supervisor.
         let code = Thread.start(stackSize: Thread.smallStack) { self.finish(ProcFS.fileLocksHeld(pid)) }
         if code != 0 { finish(nil) }
     }
 
+    /// Called on the thread that has counted.
     private func finish(_ locks: Int?) {
         lock.lock()
         count = locks
+        time = Self.processorTime()
         lock.unlock()
         do throws(SystemError) {
             try finished.signal()
@@ -42,7 +42,7 @@ final class LockReader: @unchecked Sendable {
         }
     }
 
-    /// The client, how many locks its process holds, if that is known, and how long it took to count them.
+    /// The client, how many locks its process holds, if that is known, and the processor time that it took to count them.
     func take() -> (ClientID, locks: Int?, time: Duration)? {
         do throws(SystemError) {
             try finished.clear()
@@ -52,6 +52,13 @@ final class LockReader: @unchecked Sendable {
         lock.lock()
         defer { lock.unlock() }
         guard let client = client.take() else { return nil }
-        return (client, count.take(), .nanoseconds(BootClock.now() - start))
+        return (client, count.take(), time)
+    }
+
+    /// Of this thread, which has done nothing else. Neither that of others nor a sleep of the machine is part of it.
+    private static func processorTime() -> Duration {
+        var time = timespec()
+        guard unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 else { return .zero }
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 }
