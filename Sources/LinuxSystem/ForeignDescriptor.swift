@@ -179,6 +179,8 @@ private final class SlowCloser: @unchecked Sendable {
     static let shared = SlowCloser()
     /// The limit of blocked threads of a kind; further descriptors stay open until one of them is free.
     private static let maximumThreads = 4
+    /// So many descriptors that come together have another thread.
+    private static let closesPerThread = 128
 
     private let lock = Lock()
     private var queues: [Kind: Queue] = [:]
@@ -207,8 +209,9 @@ private final class SlowCloser: @unchecked Sendable {
         queue.waiting += descriptors
         queue.count += descriptors.count
         count += descriptors.count
-        // A thread costs as much as some closes that do not block.
-        if queue.threads < Self.maximumThreads, queue.threads == 0 || queue.waiting.count > 4,
+        // All that there are may be blocked. To start one takes as long as some closes that do not block.
+        let most = min(Self.maximumThreads, queue.threads + 1 + descriptors.count / Self.closesPerThread)
+        while queue.threads < most,
             Thread.start(stackSize: Thread.smallStack, { SlowCloser.shared.closeAll(kind) }) == 0
         {
             queue.threads += 1
