@@ -11,15 +11,28 @@ extension Supervisor {
     /// A launchable client without its connection has this long to end as well. The kernel closes a
     /// process's descriptors before it reports the end of the process.
     private static let patience: Duration = .seconds(1)
-    /// A process that is back already has so long, in nanoseconds, for that which it sent before it closed its last
-    /// connection. The rest is discarded: other clients wait meanwhile, and none of it was answered.
+    /// In nanoseconds, for the messages that a client has sent before its end. The rest is discarded: other clients wait
+    /// meanwhile.
     private static let timeForLastMessages: Int64 = 5_000_000
+
+    /// Reads the messages that a client has sent before its end.
+    private func receiveLastMessages(_ connection: Connection) {
+        let end = BootClock.now() + Self.timeForLastMessages
+        repeat {
+            receiveMessages(connection, until: end)
+        } while connections[connection.key] === connection && !connection.hasEnded && !connection.isHungUp
+            && !connection.isPaused && connection.listing == nil && BootClock.now() < end
+            && Poll.now(connection.socket.rawValue).contains(.readable)
+    }
 
     /// The client's process has ended.
     func processEnded(_ connection: Connection) {
         guard case .client(let record) = connection.role else { return }
         // Its earlier messages count, and all of them have arrived.
-        if !connection.hasEnded { receiveMessages(connection) }
+        if !connection.hasEnded {
+            receiveMessages(connection)
+            receiveLastMessages(connection)
+        }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
         record.ending = status
@@ -137,8 +150,8 @@ extension Supervisor {
         guard last !== newcomer, let record = last.client else { return }
         guard !record.process.hasExited else { return processEnded(last) }
         if !last.isHungUp, !Poll.now(last.socket.rawValue).isDisjoint(with: [.peerClosed, .hangUp]) {
-            receiveMessages(last, until: BootClock.now() + Self.timeForLastMessages)
-            if connections[last.key] === last, !last.isHungUp { hungUp(last) }
+            receiveLastMessages(last)
+            if connections[last.key] === last, !last.isHungUp, record.process.pid == pid { hungUp(last) }
         }
         // It lives, and has only deregistered.
         guard last.isHungUp, record.process.pid == pid else { return }

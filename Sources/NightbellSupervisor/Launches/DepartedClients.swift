@@ -1,5 +1,6 @@
 import EventLoop
 import Glibc
+import Keeper
 import Launching
 import LinuxSystem
 import Logging
@@ -81,6 +82,8 @@ extension Supervisor {
             launches.departed[identifier] = nil
             if ending != .succeeded { launchAgain(identifier) }
         }
+        // The next worker must find one or the other.
+        journal?.link.flush()
         storeDeparted()
     }
 
