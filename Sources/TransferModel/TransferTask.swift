@@ -103,22 +103,12 @@ package struct TransferTask: Hashable, Sendable {
 
     /// libcurl takes others for names of hosts, and such a task would wait until they can be resolved.
     private static func isProxy(_ text: String) -> Bool {
-        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else { return false }
         var rest = text[...]
         if let end = rest.firstRange(of: "://") {
             guard proxySchemes.contains(rest[..<end.lowerBound].lowercased()) else { return false }
             rest = rest[end.upperBound...]
         }
         if rest.last == "/" { rest.removeLast() }
-        guard !rest.contains("/") else { return false }
-        if let end = rest.lastIndex(of: "@") { rest = rest[rest.index(after: end)...] }
-        // The address of an interface of IPv6 has colons itself.
-        var host = rest.prefix { $0 != ":" }
-        if rest.first == "[", let end = rest.lastIndex(of: "]") { host = rest[...end] }
-        guard !host.isEmpty, host != "[]" else { return false }
-        let port = rest[host.endIndex...]
-        guard !port.isEmpty else { return true }
-        return port.first == ":" && port.dropFirst().allSatisfy(\.isNumber)
-            && UInt16(port.dropFirst()).map { $0 > 0 } == true
+        return !rest.contains { "/?#".contains($0) } && TransferURL("http://\(rest)") != nil
     }
 }
