@@ -25,15 +25,16 @@ final class LockReader: @unchecked Sendable {
     func read(_ client: ClientID, _ pid: pid_t) {
         self.client = client
         // Strongly: the thread may outlive the supervisor.
-        let code = Thread.start(stackSize: Thread.smallStack) { self.finish(ProcFS.fileLocksHeld(pid)) }
-        if code != 0 { finish(nil) }
+        let code = Thread.start(stackSize: Thread.smallStack) {
+            self.finish(ProcFS.fileLocksHeld(pid), after: Self.processorTime())
+        }
+        if code != 0 { finish(nil, after: .zero) }
     }
 
-    /// Called on the thread that has counted.
-    private func finish(_ locks: Int?) {
+    private func finish(_ locks: Int?, after time: Duration) {
         lock.lock()
         count = locks
-        time = Self.processorTime()
+        self.time = time
         lock.unlock()
         do throws(SystemError) {
             try finished.signal()
