@@ -248,7 +248,7 @@ struct QueueTests {
         arguments: [
             ("proxy", true), ("proxy:3128", true), ("http://proxy:3128/", true), ("127.0.0.1:1", true),
             ("SOCKS5h://user:a@proxy:1080", true), ("http://[::1]:3128", true), ("[::1]", true),
-            ("file:///etc/passwd", false), ("file:", false), ("ftp://proxy", false), ("http://", false),
+            ("file:///etc/passwd", false), ("ftp://proxy", false), ("http://", false),
             ("http://:3128", false), ("proxy:65536", false), ("proxy:http", false),
             ("::1", false), ("[::1]3128", false), ("http://proxy/path", false), ("[]", false),
             ("proxy:+80", false), ("pro/xy@proxy", false), ("proxy?a", false), ("a b", false), ("a\n", false),
