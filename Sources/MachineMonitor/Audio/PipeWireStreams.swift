@@ -83,7 +83,7 @@ final class PipeWireStreams {
 
     private func process() {
         guard let observer else { return }
-        let start = TimeShare.processorTime()
+        let start = ThreadClock.now()
         let result = observer.process()
         if result & CInt(CAUDIO_LOST.rawValue) != 0 {
             watch = nil
@@ -91,7 +91,7 @@ final class PipeWireStreams {
             onChange()
             return retry()
         }
-        if let instant = share.spend(TimeShare.processorTime() - start, at: BootClock.now()) {
+        if let instant = share.spend(ThreadClock.now() - start, at: BootClock.now()) {
             resuming?.deadline = instant
             setPaused(true)
         }

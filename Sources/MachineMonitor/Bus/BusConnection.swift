@@ -190,14 +190,14 @@ package final class BusConnection {
 
     private func process() {
         guard let bus, pausedUntil == nil else { return }
-        let start = TimeShare.processorTime()
+        let start = ThreadClock.now()
         for _ in 0..<Self.messagesPerTurn {
             let result = bus.process()
             if result < 0 { return fail("the connection was lost: \(BusError(result))", hasExisted: true) }
             if result == 0 { break }
         }
         let now = BootClock.now()
-        pausedUntil = share.spend(TimeShare.processorTime() - start, at: now)
+        pausedUntil = share.spend(ThreadClock.now() - start, at: now)
         guard pausedUntil != nil else { return }
         if let since = share.excessSince, now - since >= Self.oldestBacklog { return abandonBacklog(at: now) }
         recovering?.set(milliseconds: Self.recovery)

@@ -1,5 +1,3 @@
-import Glibc
-
 /// Limits the processor time that is spent on something to a tenth, 10 ms in 100 ms.
 package struct TimeShare {
     private var windowStart: Int64 = 0
@@ -41,12 +39,4 @@ package struct TimeShare {
 
     /// A pause has ended, perhaps later than it could.
     package mutating func resume(at now: Int64) { resumed = now }
-
-    /// The processor time of this thread, in nanoseconds: neither that of others nor a sleep of the machine
-    /// is part of it.
-    package static func processorTime() -> Int64 {
-        var time = timespec()
-        guard unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 else { return 0 }
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
 }

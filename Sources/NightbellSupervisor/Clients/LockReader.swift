@@ -26,7 +26,7 @@ final class LockReader: @unchecked Sendable {
         self.client = client
         // Strongly: the thread may outlive the supervisor.
         let code = Thread.start(stackSize: Thread.smallStack) {
-            self.finish(ProcFS.fileLocksHeld(pid), after: Self.processorTime())
+            self.finish(ProcFS.fileLocksHeld(pid), after: .nanoseconds(ThreadClock.now()))
         }
         if code != 0 { finish(nil, after: .zero) }
     }
@@ -54,12 +54,5 @@ final class LockReader: @unchecked Sendable {
         defer { lock.unlock() }
         guard let client = client.take() else { return nil }
         return (client, count.take(), time)
-    }
-
-    /// Of this thread, which has done nothing else. Neither that of others nor a sleep of the machine is part of it.
-    private static func processorTime() -> Duration {
-        var time = timespec()
-        guard unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0 else { return .zero }
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 }
