@@ -21,13 +21,15 @@ package final class Keeper {
         /// Called when workers die one after the other, or none can be had: thaws all processes that they
         /// have stopped.
         package var thawAll: () -> Void
-        /// The body of a worker, called in the worker's own process; returns its exit code.
+        /// Called in a worker's own process before that has threads.
+        package var prepareWorker: () -> Void
+        /// The body of a worker, called in its process after that; returns its exit code.
         package var work: (consuming WorkerStartup) -> Int32
 
         package init(
             log: @escaping (Level, String) -> Void, ready: @escaping () -> Void,
             stopping: @escaping () -> Void, reload: @escaping () -> Void = {},
-            thawAll: @escaping () -> Void,
+            thawAll: @escaping () -> Void, prepareWorker: @escaping () -> Void = {},
             work: @escaping (consuming WorkerStartup) -> Int32
         ) {
             self.log = log
@@ -35,6 +37,7 @@ package final class Keeper {
             self.stopping = stopping
             self.reload = reload
             self.thawAll = thawAll
+            self.prepareWorker = prepareWorker
             self.work = work
         }
     }
@@ -209,6 +212,7 @@ package final class Keeper {
         var startup: WorkerStartup? = WorkerStartup(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
+        hooks.prepareWorker()
         // The Swift runtime remembers the number of a thread for its locks, and the one that has forked has
         // the keeper's here: a lock that it holds while another thread waits for it is never released.
         let code = Thread.runToEnd {

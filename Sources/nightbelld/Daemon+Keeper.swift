@@ -59,6 +59,7 @@ extension Daemon {
 
     /// Runs a worker of this program that replaces another if it can: the option `--worker-state`.
     func workInsteadOfAnother(_ state: CInt) -> Int32 {
+        Process.growDescriptorTable()
         makeLaunchSlots()
         declarations = logged(readManifests())
         do {
@@ -95,7 +96,7 @@ extension Daemon {
             thawAll: {
                 Supervisor.thawAll(of: self.supervisorConfiguration, logger: self.logger)
             },
-            work: { self.work($0) })
+            prepareWorker: { Process.growDescriptorTable() }, work: { self.work($0) })
     }
 
     /// The body of a worker, in a process of its own.
@@ -103,7 +104,6 @@ extension Daemon {
         // The keeper receives these signals, and tells the worker.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR2] { signal(number, SIG_IGN) }
         Process.setName("nightbelld-work")
-        Process.growDescriptorTable()
         ServiceManager.forget()
         let link = startup.link
         do {
