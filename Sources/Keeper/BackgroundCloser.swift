@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import LinuxSystem
+package import LinuxSystem
 
 /// Closes descriptors handed over by clients, without a thread and without blocking.
 ///
@@ -8,47 +8,85 @@ import LinuxSystem
 /// does not linger for a peer (`PF_EXITING` in the kernel's `inet_release`), and if it blocks on a server, no
 /// process waits for it. So the last reference is left to a child that ends. (Threads, as `ForeignDescriptor`
 /// has, would not survive `fork`.)
-struct BackgroundCloser {
-    private var children: [pid_t] = []
+package struct BackgroundCloser: ~Copyable {
+    /// Between two children, in nanoseconds: to start one takes as long as hundreds of closes, and clients decide how
+    /// many there are.
+    private static let pause: Int64 = 10_000_000
+    /// After a child could not be started.
+    private static let pauseAfterFailure: Int64 = 1_000_000_000
 
-    mutating func close(_ descriptor: consuming OwnedDescriptor) {
-        reap()
+    private var children: [pid_t] = []
+    /// Left to the next child, together.
+    private var waiting: [CInt] = []
+    private var nextChild = Int64.min
+
+    package init() {}
+
+    deinit {
+        for descriptor in waiting { OwnedDescriptor(adopting: descriptor).close() }
+    }
+
+    /// The number of children that have not been reaped.
+    package var childCount: Int { children.count }
+
+    /// When to call `leaveToChild`, by `RunningClock`; nil: nothing waits.
+    package var due: Int64? { waiting.isEmpty ? nil : nextChild }
+
+    /// Closes it now, or by the next child.
+    package mutating func close(_ descriptor: consuming OwnedDescriptor) {
         guard ForeignDescriptor.mayBlock(descriptor.rawValue) else {
             return ForeignDescriptor.closePromptly(descriptor)
         }
+        waiting.append(descriptor.take())
+    }
+
+    /// Starts a child for those that wait, if it is time for one.
+    package mutating func leaveIfDue() {
+        guard let due, RunningClock.now() >= due else { return }
+        leaveToChild()
+    }
+
+    /// Starts a child for those that wait. Call it before any other `fork`: of what that child has open, it would be the
+    /// last to close.
+    package mutating func leaveToChild() {
+        reap()
+        guard !waiting.isEmpty else { return }
         do {
-            try leaveToChild(descriptor)
+            try startChild()
+            nextChild = RunningClock.now() + Self.pause
         } catch {
-            // Without memory for a child there are worse problems than a slow close.
+            nextChild = RunningClock.now() + Self.pauseAfterFailure
         }
     }
 
     /// Reaps the children that have ended.
-    mutating func reap() {
+    package mutating func reap() {
         children.removeAll { Fork.reap($0) != nil }
     }
 
-    private mutating func leaveToChild(_ descriptor: consuming OwnedDescriptor) throws(SystemError) {
-        // The child waits until this is closed, so that its reference is the last.
+    private mutating func startChild() throws(SystemError) {
+        // The child waits until this is closed, so that its references are the last.
         var ends: [CInt] = [-1, -1]
         _ = try systemCall("pipe") { unsafe pipe(&ends) }
         let reading = OwnedDescriptor(adopting: ends[0])
         let writing = OwnedDescriptor(adopting: ends[1])
+        // As numbers: only the end of the child closes them.
+        let kept = (waiting + [reading.rawValue]).sorted()
         guard let pid = try Fork.split() else {
-            writing.close()
-            // As numbers: only the end of this process closes them.
-            let (one, other) = (UInt32(reading.take()), UInt32(descriptor.take()))
             // Otherwise it would hold all sockets open while it waits.
-            let (first, last) = (min(one, other), max(one, other))
-            if first > 0 { _ = clinux_close_range(0, first - 1) }
-            if last > first + 1 { _ = clinux_close_range(first + 1, last - 1) }
-            _ = clinux_close_range(last + 1, .max)
+            var next: UInt32 = 0
+            for descriptor in kept.map(UInt32.init) {
+                if descriptor > next { _ = clinux_close_range(next, descriptor - 1) }
+                next = descriptor + 1
+            }
+            _ = clinux_close_range(next, .max)
             var byte: UInt8 = 0
             _ = unsafe read(ends[0], &byte, 1)
             _exit(0)
         }
         children.append(pid)
-        descriptor.close()
+        for descriptor in waiting { OwnedDescriptor(adopting: descriptor).close() }
+        waiting = []
         reading.close()
         writing.close()
     }

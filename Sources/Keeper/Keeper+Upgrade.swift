@@ -64,6 +64,7 @@ extension Keeper {
         guard !isStopping, upgrade == nil else { return }
         upgrades += 1
         hooks.log(.notice, "upgrading to the program now at \(program.path)")
+        closer.leaveToChild()
         do {
             let state = try image().map { image throws(SystemError) in
                 try MemoryFile.create("nightbell-state", image).take()
@@ -130,6 +131,7 @@ extension Keeper {
     }
 
     private func startCandidate() throws(SystemError) {
+        closer.leaveToChild()
         let pair = try SeqPacketSocket.pair()
         try pair.separate { ours, theirs throws(SystemError) in
             let image = store.image(adding: [.init(key: .channel, descriptor: theirs.rawValue)])
@@ -192,6 +194,7 @@ extension Keeper {
     /// Executes the new program in this process: the pid, the descriptors and the worker stay.
     private func becomeNewProgram(_ worker: WorkerProcess) {
         guard let image = image() else { return }
+        closer.leaveToChild()
         do {
             let state = try MemoryFile.create("nightbell-state", image).take()
             let descriptors = store.descriptors + [worker.channel.rawValue, state]

@@ -63,7 +63,7 @@ package final class Keeper {
     var store: RecordStore
     let signals: SignalDescriptor
     var packet = PacketBuffer(capacity: ChannelPacket.capacity)
-    private var closer = BackgroundCloser()
+    var closer = BackgroundCloser()
     var worker: WorkerProcess?
     /// Workers that have been replaced while the kernel was still closing what they had open.
     private var exiting: [WorkerProcess] = []
@@ -121,6 +121,7 @@ package final class Keeper {
             if let restartAt, RunningClock.now() >= restartAt { startWorker() }
             if let stopDeadline, RunningClock.now() >= stopDeadline { worker?.kill() }
             checkUpgrade()
+            closer.leaveIfDue()
         }
         return exitCode ?? 0
     }
@@ -149,7 +150,7 @@ package final class Keeper {
 
     /// Milliseconds until the next deadline; -1: there is none.
     private var timeout: CInt {
-        var due = min(restartAt ?? .max, upgrade?.deadline ?? .max)
+        var due = min(restartAt ?? .max, upgrade?.deadline ?? .max, closer.due ?? .max)
         // A killed worker ends by itself.
         if let stopDeadline, stopDeadline > RunningClock.now() { due = min(due, stopDeadline) }
         guard due < .max else { return -1 }
@@ -180,6 +181,7 @@ package final class Keeper {
 
     private func startWorker() {
         restartAt = nil
+        closer.leaveToChild()
         do {
             let pair = try SeqPacketSocket.pair()
             startedWorkers += 1

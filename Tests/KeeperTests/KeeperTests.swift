@@ -156,6 +156,19 @@ struct KeeperTests {
         #expect(try program.list().prefix(2) == ["2=two", "3=three"])
     }
 
+    @Test("Many descriptors whose closing may block are left to one child")
+    func closeMany() throws {
+        let program = try KeptProgram()
+        try program.worker("first")
+        try program.child.send("openDevice\n")
+        let lowest = try program.said("open ")
+        try program.said("ok")
+        try program.child.send("closeDevices 500\n")
+        #expect(try program.said("due ") == "due true")
+        #expect(try program.said("children ") == "children 1 \(lowest)")
+        try program.said("ok")
+    }
+
     @Test("An upgrade: a new worker, then a new program in the same keeper, with all records")
     func upgrade() throws {
         let program = try KeptProgram()

@@ -110,6 +110,20 @@ func work(_ startup: consuming WorkerStartup) -> Int32 {
             link.put(key, [], descriptor: lingering(link))
         case "nest":
             link.put(key, [], descriptor: inInput(lingering(link)))
+        case "closeDevices":
+            var closer = BackgroundCloser()
+            for _ in 0..<number {
+                closer.close(OwnedDescriptor(adopting: open("/dev/null", O_RDONLY | O_CLOEXEC)))
+            }
+            say("due \(closer.due != nil)")
+            closer.leaveToChild()
+            let lowest = open("/dev/null", O_RDONLY | O_CLOEXEC)
+            say("children \(closer.childCount) open \(lowest)")
+            close(lowest)
+        case "openDevice":
+            let lowest = open("/dev/null", O_RDONLY | O_CLOEXEC)
+            say("open \(lowest)")
+            close(lowest)
         case "update": link.update(key, Array(words[2].utf8))
         case "remove": link.remove(key)
         case "many":
