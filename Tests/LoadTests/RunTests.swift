@@ -75,7 +75,8 @@ struct RunTests {
             kinds.compactMap { $0["name"] as? String }
                 == [
                     "hand_over", "patterns", "identifiers", "connections", "messages", "crashes", "unread",
-                    "slow_pings", "lingering", "file_locks", "descendants", "epoll_members",
+                    "slow_pings", "lingering", "lingering_adopted", "file_locks", "descendants",
+                    "epoll_members",
                 ])
         for kind in kinds {
             // Where nothing keeps attackers from it, half of the wakes take longer than half a second.

@@ -25,6 +25,8 @@ enum HostileKind: String, CaseIterable, Sendable {
     case slowPings = "slow_pings"
     /// TCP sockets that wait for their peer when they are closed, on connections that say no Hello.
     case lingering
+    /// The same by clients that hand over 200 of them, and end.
+    case lingeringAdopted = "lingering_adopted"
     /// Clients that sleep with ten thousand file locks, held by each of 60 descriptors.
     case fileLocks = "file_locks"
     /// Hello for a program with 1,500 descendants, on eight connections.

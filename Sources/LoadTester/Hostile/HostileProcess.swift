@@ -56,6 +56,7 @@ struct HostileProcess {
         case .unread: try sleepWithUnreadSockets()
         case .slowPings: try sendSlowPings()
         case .lingering: try sendLingeringSockets()
+        case .lingeringAdopted: try handOverLingeringSockets()
         case .fileLocks: try sleepWithFileLocks()
         case .descendants: try speakForManyDescendants()
         case .epollMembers: try handOverEpollSets()
@@ -246,6 +247,32 @@ struct HostileProcess {
             while waitpid(child, nil, 0) == -1, errno == EINTR {}
             rounds.append(pairs.map(\.far))
             if rounds.count > 8 { for peer in rounds.removeFirst() { close(peer) } }
+        }
+    }
+
+    /// Sockets that the keeper has the last reference of: their clients have ended.
+    private func handOverLingeringSockets() throws {
+        var rounds: [[CInt]] = []
+        while !isOver {
+            let pairs = try (0..<200).map { _ in try Self.lingeringPair() }
+            let (start, gate) = try Self.connectedPair()
+            let child = cfloors_fork()
+            guard child >= 0 else { throw LoadError(failed: "fork") }
+            if child == 0 {
+                // This process must not have the last reference when it closes them.
+                close(gate)
+                _ = Poll.wait(start, for: .readable, timeoutMilliseconds: -1)
+                var client = try HostileSleeper(socketPath)
+                try client.register(greeting(number))
+                for pair in pairs { try client.handOver(pair.near, nil) }
+                _exit(0)
+            }
+            for pair in pairs { close(pair.near) }
+            close(start)
+            close(gate)
+            while waitpid(child, nil, 0) == -1, errno == EINTR {}
+            rounds.append(pairs.map(\.far))
+            if rounds.count > 4 { for peer in rounds.removeFirst() { close(peer) } }
         }
     }
 
