@@ -187,14 +187,26 @@ package enum ProcFS {
 
     /// The children of a process, its own and those of its other threads.
     package static func children(_ pid: pid_t) -> [pid_t] {
-        threadIdentifiers(pid).flatMap { children(pid, of: $0) }
+        threadIdentifiers(pid).flatMap { children(pid, of: $0, limit: .max) ?? [] }
     }
 
-    package static func children(ofFirstThreadOf pid: pid_t) -> [pid_t] { children(pid, of: pid) }
+    /// - Returns: nil if there are more than `limit`; reading does not take longer for that.
+    package static func children(ofFirstThreadOf pid: pid_t, limit: Int) -> [pid_t]? {
+        children(pid, of: pid, limit: limit)
+    }
 
-    private static func children(_ pid: pid_t, of thread: pid_t) -> [pid_t] {
-        ((try? SmallFile.readText("/proc/\(pid)/task/\(thread)/children")) ?? "")
-            .split(separator: " ").compactMap { pid_t($0) }
+    private static func children(_ pid: pid_t, of thread: pid_t, limit: Int) -> [pid_t]? {
+        // No pid has more than seven digits (`PID_MAX_LIMIT`).
+        let (bytes, isUnlimited) = limit.multipliedReportingOverflow(by: 8)
+        let found: [pid_t]
+        do throws(SystemError) {
+            let file = try OwnedDescriptor(opening: "/proc/\(pid)/task/\(thread)/children", O_RDONLY)
+            found = try SmallFile.read(file, limit: isUnlimited ? .max : bytes)
+                .split(separator: UInt8(ascii: " ")).compactMap { pid_t(String(decoding: $0, as: UTF8.self)) }
+        } catch {
+            return error.code == EFBIG ? nil : []
+        }
+        return found.count <= limit ? found : nil
     }
 
     /// The children of a process, theirs and so on.
@@ -223,8 +235,11 @@ package enum ProcFS {
                 threadsLeft -= threads
                 guard threadsLeft >= 0 else { return nil }
                 // Most have one thread, which need not be looked for.
-                next += threads == 1 ? children(process, of: process) : children(process)
-                guard found.count + next.count <= limit else { return nil }
+                for thread in threads == 1 ? [process] : threadIdentifiers(process) {
+                    let left = limit - found.count - next.count
+                    guard let more = children(process, of: thread, limit: left) else { return nil }
+                    next += more
+                }
             }
             last = next
             found += last

@@ -113,6 +113,32 @@ import Testing
         #expect(ProcFS.descendants(of: getpid(), generations: 1, limit: .max, threadLimit: 1) == nil)
     }
 
+    @Test("Of a process with many children no more are read than are permitted")
+    func manyChildren() throws {
+        let code = """
+            import os, sys
+            for _ in range(3000):
+                if os.fork() == 0: os._exit(0)
+            print("all", flush=True)
+            sys.stdin.read()
+            """
+        let program = try Child("/usr/bin/python3", "-c", code)
+        #expect(try program.hear() == "all\n")
+        func time(_ limit: Int) -> Int64 {
+            let times = (0..<5).map { _ in
+                let start = ThreadClock.now()
+                let found = ProcFS.descendants(
+                    of: program.pid, generations: 1, limit: limit, threadLimit: .max)
+                #expect(found?.count == (limit == .max ? 3_000 : nil))
+                return ThreadClock.now() - start
+            }
+            return times.min() ?? 0
+        }
+        #expect(4 * time(100) < time(.max))
+        #expect(ProcFS.children(ofFirstThreadOf: program.pid, limit: 2_999) == nil)
+        #expect(ProcFS.children(ofFirstThreadOf: program.pid, limit: 3_000)?.count == 3_000)
+    }
+
     @Test func anEndedProcessHasNoFacts() {
         let nobody = pid_t.max
         #expect(ProcFS.statistics(nobody) == nil)

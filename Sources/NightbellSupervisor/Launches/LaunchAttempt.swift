@@ -125,9 +125,8 @@ final class LaunchAttempt {
         var (found, index) = ([(pid: process.pid, parent: pid_t(0))], 0)
         while index < found.count, found.count <= Self.mostDescendants {
             let parent = found[index].pid
-            found += ProcFS.children(ofFirstThreadOf: parent).prefix(Self.mostDescendants).map {
-                ($0, parent)
-            }
+            let children = ProcFS.children(ofFirstThreadOf: parent, limit: Self.mostChildren) ?? []
+            found += children.prefix(Self.mostDescendants).map { ($0, parent) }
             index += 1
         }
         for (pid, parent) in found.dropFirst().prefix(Self.mostDescendants) where getpgid(pid) != process.pid
@@ -143,6 +142,8 @@ final class LaunchAttempt {
     }
 
     private static let mostDescendants = 64
+    /// Of a process with more, none is looked at.
+    private static let mostChildren = 512
 
     /// Kills the processes that it has left behind: another launch follows, and they would be a second copy.
     func killRest() {
