@@ -208,8 +208,9 @@ package enum Event: Sendable {
     /// Launch a client that was declared in advance: when the supervisor starts, or on request.
     case launch(Registration, RequestKey?)
     /// Something has come for a client that was declared in advance and has no record. It gets one without a
-    /// process, and is not launched before that instant: a process of it may be about to reconnect.
-    case declare(Registration, notBefore: Instant?)
+    /// process, and is not launched before that instant: a process of it may be about to reconnect. With reasons it is
+    /// launched then, whatever has come.
+    case declare(Registration, notBefore: Instant?, reasons: WakeReasons = [])
     /// Forget everything about this identifier, its owner included.
     case disown(ClientIdentifier, RequestKey)
     /// Memory is short. The sizes are those of the clients that may be terminated.

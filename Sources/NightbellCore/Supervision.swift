@@ -205,8 +205,8 @@ package struct Supervision: Sendable, Equatable {
             suspendIfIdle(client, at: now, into: &actions)
         case .launch(let registration, let key):
             launch(registration, key, at: now, into: &actions)
-        case .declare(let registration, let notBefore):
-            declare(registration, notBefore: notBefore, at: now, into: &actions)
+        case .declare(let registration, let notBefore, let reasons):
+            declare(registration, notBefore: notBefore, reasons, at: now, into: &actions)
         case .quitAbsent(let identifier, let key):
             quitAbsent(identifier, key, into: &actions)
         case .disown(let identifier, let key):

@@ -155,10 +155,7 @@ extension Supervisor {
     }
 
     private func serve(_ connection: Connection, from start: Int64) {
-        if connection.hasProcessEnded {
-            connection.hasProcessEnded = false
-            return processEnded(connection)
-        }
+        if connection.hasProcessEnded { return serveLast(connection, until: start + Self.timePerConnection) }
         guard connection.listing == nil else { return continueListing(connection) }
         receiveMessages(connection, atMost: Self.bytesPerConnection, until: start + Self.timePerConnection)
         guard connections[connection.key] === connection, connection.listing == nil, !connection.isHungUp,
@@ -166,4 +163,20 @@ extension Supervisor {
         else { return }
         readAgain(connection)
     }
+
+    /// Its process has ended: reads its last messages, and handles the end after the last one.
+    private func serveLast(_ connection: Connection, until deadline: Int64) {
+        if !connection.hasEnded { receiveMessages(connection, until: deadline) }
+        guard connections[connection.key] === connection, connection.hasProcessEnded else { return }
+        // A child of the process may have the connection as well, and go on to send.
+        guard connection.readsAfterEnd < Self.mostReadsAfterEnd, !connection.hasEnded, !connection.isHungUp,
+            !connection.isPaused, connection.listing == nil,
+            Poll.now(connection.socket.rawValue).contains(.readable)
+        else { return processEnded(connection) }
+        connection.readsAfterEnd += 1
+        enqueue(connection)
+    }
+
+    /// One packet is read each time, and no more than 278 fit into a Unix socket of the usual size.
+    private static let mostReadsAfterEnd: UInt8 = 250
 }

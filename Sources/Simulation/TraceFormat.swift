@@ -74,7 +74,7 @@ package enum TraceFormat {
             "\(name(client)) reconnects as \(registration.identifier)"
         case .launch(let registration, let key):
             "\(registration.identifier) is to be launched " + (key == nil ? "from the start" : "on request")
-        case .declare(let registration, _): "something has come for \(registration.identifier)"
+        case .declare(let registration, _, _): "something has come for \(registration.identifier)"
         case .quitAbsent(let identifier, _): "an administrator quits \(identifier), which is not back yet"
         case .disown(let identifier, _): "an administrator asks to forget \(identifier)"
         case .memoryPressure(let sizes): "memory is short, with \(sizes.count) sizes"

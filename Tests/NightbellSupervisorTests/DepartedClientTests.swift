@@ -1,6 +1,7 @@
 import CLinux
 import EdgeTestSupport
 import Foundation
+import Glibc
 import LinuxSystem
 import NightbellWire
 import SwiftProtobuf
@@ -80,10 +81,14 @@ import Testing
         throw TestFailure("it is not connected to the supervisor")
     }
 
-    private func sayNonsense(on connection: borrowing OwnedDescriptor) throws {
-        let bytes: [UInt8] = Array(repeating: 0xff, count: 16)
+    private func send(_ packet: [UInt8], on connection: borrowing OwnedDescriptor) throws {
         let rawValue = connection.rawValue
-        _ = try systemCall("send") { send(rawValue, bytes, bytes.count, Int32(MSG_NOSIGNAL)) }
+        let flags = Int32(MSG_NOSIGNAL | MSG_DONTWAIT)
+        _ = try systemCall("send") { Glibc.send(rawValue, packet, packet.count, flags) }
+    }
+
+    private func sayNonsense(on connection: borrowing OwnedDescriptor) throws {
+        try send(Array(repeating: 0xff, count: 16), on: connection)
     }
 
     @Test("One that fails later is launched again", arguments: [false, true])
@@ -113,6 +118,95 @@ import Testing
         kill(process.pid, SIGKILL)
         #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
         kill(worker, SIGKILL)
+        try daemon.end(client.returns("voip"))
+    }
+
+    @Test("One that has failed before it is disconnected is launched again")
+    func failsBefore() throws {
+        let (daemon, client, process) = try start()
+        let connection = try supervisorConnection(of: process.pid)
+        let worker = try daemon.worker()
+        kill(worker, SIGSTOP)
+        #expect(eventually { threads(of: worker, are: "T") })
+        try sayNonsense(on: connection)
+        kill(process.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        kill(worker, SIGCONT)
+        try daemon.end(client.returns("voip"))
+    }
+
+    @Test("All messages that a client has sent before its end are handled")
+    func lastMessages() throws {
+        let (daemon, client, process) = try start()
+        let connection = try supervisorConnection(of: process.pid)
+        let worker = try daemon.worker()
+        kill(worker, SIGSTOP)
+        #expect(eventually { threads(of: worker, are: "T") })
+        for request in 1...240 as ClosedRange<UInt64> {
+            let message = WireClientMessage.with {
+                $0.request = 1_000 + request
+                if request < 240 {
+                    $0.backgroundTimeRemaining = WireBackgroundTimeRemaining()
+                } else {
+                    $0.saveState = .with { $0.state = Data("last".utf8) }
+                }
+            }
+            try send(try message.serializedBytes(), on: connection)
+        }
+        kill(process.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        kill(worker, SIGCONT)
+        // It is launched again, and gets its state.
+        let next = try client.appears()
+        #expect(try WireClient(path: daemon.socketPath).info(of: name)?.stateBytes == 4)
+        try next.command("hello \(name) voip socket=\(daemon.socketPath)")
+        try daemon.end(next)
+    }
+
+    private func reportPush(to daemon: DaemonProcess) throws {
+        let push = WirePushesWaiting.with {
+            $0.uid = geteuid()
+            $0.identifier = name
+            $0.number = 1
+            $0.urgency = .normal
+        }
+        guard case .done = try WireClient(path: daemon.socketPath).ask(.pushesWaiting(push)) else {
+            throw TestFailure("the supervisor takes no report of pushes")
+        }
+    }
+
+    @Test("One that may be about to come back is not launched for a push")
+    func push() throws {
+        let (daemon, client, process) = try startAndLeave()
+        try reportPush(to: daemon)
+        #expect(client.staysAway(milliseconds: 1_000))
+        try process.command("hello \(name) voip socket=\(daemon.socketPath)")
+        #expect(client.staysAway(milliseconds: 5_000), "its process has come back")
+        try process.say("exit 0")
+    }
+
+    @Test("One that fails while a push waits for it to come back is launched again, once")
+    func failsWithPush() throws {
+        let (daemon, client, process) = try startAndLeave()
+        try reportPush(to: daemon)
+        try process.say("exit 3")
+        let next = try client.returns("voip")
+        #expect(client.staysAway(milliseconds: 1_000))
+        try daemon.end(next)
+    }
+
+    @Test("A changed manifest does not launch another process beside one")
+    func reload() throws {
+        let (daemon, client, process) = try startAndLeave()
+        let path = manifests.file("\(name).yaml")
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        try Data((text + "\nkeepAlive: 1h\n").utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o644)
+        guard case .reloaded = try WireClient(path: daemon.socketPath).ask(.reload(WireReload())) else {
+            throw TestFailure("it does not reload")
+        }
+        #expect(client.staysAway(milliseconds: 1_000))
+        try process.say("exit 3")
         try daemon.end(client.returns("voip"))
     }
 

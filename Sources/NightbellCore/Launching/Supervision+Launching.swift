@@ -139,13 +139,19 @@ extension Supervision {
 
     /// Adds a declared client without a process. The rules of what comes for it say whether it is launched.
     mutating func declare(
-        _ registration: Registration, notBefore: Instant?, at now: Instant, into actions: inout ActionBuffer
+        _ registration: Registration, notBefore: Instant?, _ reasons: WakeReasons, at now: Instant,
+        into actions: inout ActionBuffer
     ) {
         guard registration.isLaunchable, refusal(of: registration) == nil,
             owners[registration.identifier]?.isQuit != true
         else { return }
         let dormant: Lifecycle.Dormant = notBefore.map { .waiting(until: $0) } ?? .resting
         let client = insertDeclared(registration, dormant, at: now, into: &actions)
+        if notBefore == nil, !reasons.isEmpty {
+            requestLaunch(client, reasons, at: now, into: &actions)
+        } else {
+            clients[client.id].launches.reasons = reasons
+        }
         suspendIfIdle(client, at: now, into: &actions)
     }
 

@@ -167,7 +167,7 @@ extension Supervisor {
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
         if supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,
-            launchAtStart(declaration)
+            launches.departed[identifier] == nil, launchAtStart(declaration)
         {
             return "has a changed declaration, and is launched"
         }

@@ -27,15 +27,13 @@ extension Supervisor {
 
     /// The client's process has ended.
     func processEnded(_ connection: Connection) {
+        connection.hasProcessEnded = false
         guard case .client(let record) = connection.role else { return }
         // Its earlier messages count, and all of them have arrived.
-        if !connection.hasEnded {
-            receiveMessages(connection)
-            receiveLastMessages(connection)
-        }
+        if !connection.hasEnded { receiveLastMessages(connection) }
         guard connections[connection.key] === connection, case .client = connection.role else { return }
         let status = Self.exitStatus(of: record.process)
-        record.ending = status
+        record.ending = status ?? .unknown
         launches.reapWrappers(of: record.id, adding: record.wrapper)
         logger.debug("\(record.identifier), pid \(record.process.pid), has ended: \(Self.text(of: status))")
         feed(.ended(record.id, Self.ending(status)))

@@ -24,6 +24,8 @@ final class Connection {
     var isWaiting = false
     /// The client's process has ended, and that has not been handled yet.
     var hasProcessEnded = false
+    /// How often it was read from since: its last messages wait for their user's turn as all others do.
+    var readsAfterEnd: UInt8 = 0
     /// A request that takes several turns is being answered; nothing is read meanwhile.
     var isPaused = false
     /// It has not been told yet that another worker has taken over.
@@ -259,7 +261,7 @@ extension ServedClient {
         set { set(\.pagedOut, to: newValue) }
     }
 
-    /// How its process has ended; nil: it has not, or that cannot be read.
+    /// How its process has ended; nil: that has not been handled yet.
     var ending: ExitStatus? {
         get { rare?.ending }
         set { set(\.ending, to: newValue) }

@@ -10,14 +10,21 @@ import Suspension
 /// A process that was a declared client, and runs on without its connection.
 final class DepartedProcess {
     let process: ProcessHandle
+    let startTime: UInt64
+    /// When its connection ended, or this worker learned of it.
+    let departedAt: Instant
     private let exit: Watch
 
-    init(_ process: consuming ProcessHandle, loop: LoopExecutor) throws {
+    init(
+        _ process: consuming ProcessHandle, startTime: UInt64, departedAt: Instant, loop: LoopExecutor
+    ) throws {
         exit = try loop.watch(
             process.rawValue, .read, .oneShot,
             token: WatchToken(.reloaded, id: WatchToken.departed).rawValue)
         try exit.arm()
         self.process = process
+        self.startTime = startTime
+        self.departedAt = departedAt
     }
 
     /// Call it before the last reference goes: the loop watches the descriptor.
@@ -32,15 +39,17 @@ extension Supervisor {
     func noteDeparture(_ client: ClientID, _ identifier: ClientIdentifier) {
         guard !supervision.isStopping, startingWithSupervisor(identifier) != nil,
             supervision.ownership(of: identifier)?.isQuit != true,
-            let record = connection(of: client)?.client, !record.process.hasExited
+            let record = connection(of: client)?.client, record.ending == nil,
+            // nil: it has been waited for, and how it has ended is unknown.
+            let startTime = ProcFS.startTime(record.process.pid)
         else { return }
         do {
             let process = try record.process.duplicate()
-            watchDeparted(try DepartedProcess(process, loop: loop), identifier)
+            watchDeparted(
+                try DepartedProcess(process, startTime: startTime, departedAt: now, loop: loop), identifier)
             storeDeparted()
         } catch {
-            logger.warning(
-                "\(identifier), pid \(record.process.pid), is not launched again if it fails: \(error)")
+            warnOfDeparted(identifier, record.process.pid, error)
         }
     }
 
@@ -51,14 +60,35 @@ extension Supervisor {
                 continue
             }
             do {
-                let process = try ProcessHandle(opening: process.pid, startedAt: process.startTime)
-                watchDeparted(try DepartedProcess(process, loop: loop), identifier)
-            } catch {
+                let handle = try ProcessHandle(opening: process.pid, startedAt: process.startTime)
+                watchDeparted(
+                    try DepartedProcess(
+                        handle, startTime: process.startTime, departedAt: now, loop: loop), identifier)
+            } catch let error as SystemError where error.code == ESRCH {
                 // It has ended between the two workers, and how is unknown, which counts as a failure.
                 launchAgain(identifier)
+            } catch {
+                warnOfDeparted(identifier, process.pid, error)
             }
         }
+        // The next worker must find one or the other.
+        journal?.link.flush()
         storeDeparted()
+    }
+
+    /// Until when a declared client without a record is not launched, because its process may be about to connect again;
+    /// nil: it is not.
+    func mayReturn(_ identifier: ClientIdentifier) -> Instant? {
+        let departedAt = launches.departed[identifier]?.departedAt
+        let until = max(departedAt.map { $0 + Returning.patience } ?? now, launches.returning.others)
+        return until > now ? until : nil
+    }
+
+    /// It may run on: a second process would do its work twice.
+    private func warnOfDeparted(_ identifier: ClientIdentifier, _ pid: pid_t, _ error: any Error) {
+        log(
+            .launches, .warning, of: launches.declarations[identifier]?.registration.user,
+            "\(identifier), pid \(pid), is not launched again if it fails: \(error)")
     }
 
     /// It has come back. The client's own record tells of its end: the exit status of a child can be read once only
@@ -91,33 +121,37 @@ extension Supervisor {
     /// days or be disconnected as soon as it is launched.
     private func launchAgain(_ identifier: ClientIdentifier) {
         guard !supervision.isStopping, let declaration = startingWithSupervisor(identifier),
-            supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,
+            launches.returning.processes[identifier] == nil,
             supervision.ownership(of: identifier)?.isQuit != true, reserve(declaration) == nil
         else { return }
+        // It has a record again if something has come for it that can wait, or another process of it is there.
+        guard supervision.client(named: identifier) == nil else {
+            return declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        }
         let pause = configuration.settings.launches.retryMaximum
         log(
             .launches, .notice, of: declaration.registration.user,
             "\(identifier) has failed without its connection: it is launched again in \(pause.components.seconds) s"
         )
         var context = RequestContext(declaration: declaration)
-        feed(.declare(declaration.registration, notBefore: now + pause), &context)
-        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        feed(
+            .declare(declaration.registration, notBefore: now + pause, reasons: .launched), &context)
     }
 
     /// Also at the start of a supervisor, which launches those of an earlier one as all declared clients.
     func storeDeparted() {
-        let processes = launches.departed.compactMap { identifier, departed in
-            ProcFS.startTime(departed.process.pid).map { startTime in
-                (
-                    identifier: identifier.description,
-                    process: RuntimeState.Process(pid: departed.process.pid, startTime: startTime)
-                )
-            }
+        let processes = launches.departed.map { identifier, departed in
+            (
+                identifier: identifier.description,
+                process: RuntimeState.Process(pid: departed.process.pid, startTime: departed.startTime)
+            )
         }
         do throws(SystemError) {
             try runtimeState.setDeparted(processes)
         } catch {
-            logger.warning("cannot note which processes run without their connections: \(error)")
+            log(
+                .state, .warning, of: nil,
+                "cannot note which processes run without their connections: \(error)")
         }
     }
 }

@@ -113,8 +113,20 @@ extension Supervisor {
             supervision.ownership(of: identifier)?.isQuit != true, reserve(declaration) == nil
         else { return }
         var context = RequestContext(declaration: declaration)
-        let until = launches.returning.others
-        feed(.declare(declaration.registration, notBefore: until > now ? until : nil), &context)
+        feed(.declare(declaration.registration, notBefore: mayReturn(identifier)), &context)
+    }
+
+    /// Launches a declared client without a record, at once or when its process has not come back in time.
+    func launchAbsent(_ declaration: Declaration, isRequested: Bool) {
+        guard let until = mayReturn(declaration.registration.identifier) else {
+            return declare(declaration, RequestKey(connection: 0, request: 0), isRequested: isRequested)
+        }
+        var context = RequestContext(declaration: declaration)
+        guard reserve(declaration) == nil else { return }
+        feed(
+            .declare(
+                declaration.registration, notBefore: until, reasons: isRequested ? .request : .launched),
+            &context)
     }
 
     /// The identifier of a declared client belongs to the user that it is declared for, even if another was

@@ -136,7 +136,7 @@ extension Supervisor {
                 let declaration = absentDeclaration(of: identifier, user)
             else { continue }
             supervision.takeBackQuit(of: identifier)
-            declare(declaration, RequestKey(connection: 0, request: 0), isRequested: true)
+            launchAbsent(declaration, isRequested: true)
         }
         return !activated.isEmpty
     }

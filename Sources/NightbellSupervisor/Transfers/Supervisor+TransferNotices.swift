@@ -75,7 +75,7 @@ extension Supervisor {
         guard let declaration = absentDeclaration(of: client, user), declaration.subscriber == user,
             supervision.ownership(of: client)?.isQuit != true
         else { return }
-        declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
+        launchAbsent(declaration, isRequested: false)
     }
 }
 

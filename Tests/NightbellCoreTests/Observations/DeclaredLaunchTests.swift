@@ -110,6 +110,35 @@ struct DeclaredLaunchTests {
         #expect(!launched(bench.pass(.seconds(60))))
     }
 
+    @Test("One that is to be launched after a pause is, also by another supervisor")
+    func pauseBeforeLaunch() throws {
+        var bench = Bench()
+        bench.core.notesChanges = true
+        let until = bench.now + .seconds(5)
+        let declaration = Event.declare(try registration(), notBefore: until, reasons: .launched)
+        #expect(!launched(bench.turn(declaration)))
+        let client = try client(bench)
+        var old = RecoverySnapshot.Client(
+            id: client, registration: try registration(), registeredAt: bench.now)
+        old.state = (bench.core.row(of: client), bench.core.statistics(of: client))
+        old.presence = .absent
+        var snapshot = RecoverySnapshot()
+        snapshot.clients = [old]
+        #expect(launched(bench.pass(.seconds(5))))
+        bench = Bench()
+        bench.core = try Supervision(
+            settings: bench.core.settings, restoring: snapshot, at: bench.now, into: &bench.actions)
+        #expect(!launched(bench.turn()))
+        #expect(launched(bench.pass(.seconds(5))))
+    }
+
+    @Test("One that is to be launched at once is")
+    func launchWithoutPause() throws {
+        var bench = Bench()
+        #expect(launched(bench.turn(.declare(try registration(), notBefore: nil, reasons: .launched))))
+        #expect(try start(&bench).map(\.reasons) == [.launched])
+    }
+
     @Test func aProcessThatDoesNotReconnectIsLaunched() throws {
         var bench = Bench()
         let until = bench.now + .seconds(5)
