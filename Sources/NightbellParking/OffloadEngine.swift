@@ -320,7 +320,7 @@ extension InspectionResult {
         switch noise {
         case .ping: answered += 1
         case .answer: confirmed += 1
-        case .step, .filler: absorbed += 1
+        case .step, .filler: otherNoise += 1
         }
     }
 }

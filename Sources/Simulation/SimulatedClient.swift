@@ -196,7 +196,7 @@ final class SimulatedClient {
     var isBeingEnded: Bool { isKilled || terminating != nil }
     var isInBackground: Bool { hasSpoken && !isBeingEnded && stay == .background }
     var hasSurvivors: Bool { sockets.contains { $0.survives } }
-    var isReachable: Bool { registration.modes.contains(.voip) }
+    var mustBeReachable: Bool { registration.modes.contains(.voip) }
     /// The launch limits under which its launch counts.
     func wishedRoom(_ settings: Settings) -> LaunchRoom {
         let isDeclared = launchReasons.contains(.launched) && !launchReasons.contains(.relaunched)
@@ -237,7 +237,7 @@ final class SimulatedClient {
 
     /// Whether it would be less reachable without its process.
     var losesReach: Bool {
-        timeout != nil || sockets.contains { !$0.survives } || sockets.isEmpty && isReachable
+        timeout != nil || sockets.contains { !$0.survives } || sockets.isEmpty && mustBeReachable
     }
     /// Whether anything but a request can wake it once it sleeps.
     var canBeWoken: Bool { timeout != nil || sockets.contains { !$0.isEnded || $0.isDevice } }

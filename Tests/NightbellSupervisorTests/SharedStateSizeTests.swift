@@ -1,6 +1,7 @@
 import Keeper
 import NightbellCore
 import NightbellProfiles
+import NightbellWire
 import Testing
 
 @Suite struct SharedStateSizeTests {
@@ -29,6 +30,14 @@ import Testing
         #expect(MemoryLayout<ClientRow>.offset(of: \.flags) == 10)
         #expect(MemoryLayout<ClientRow>.offset(of: \.lastEpoch) == 56)
         #expect(MemoryLayout<ClientRow>.offset(of: \.lastWakeID) == 64)
+    }
+
+    @Test("Each reason of a wake outlives the worker", arguments: WireWakeReason.allCases)
+    func reasons(_ reason: WireWakeReason) {
+        guard reason != .unspecified else { return }
+        let reasons = WakeReasons(rawValue: 1 << (UInt32(reason.rawValue) - 1))
+        #expect(ClientRow.StoredReasons(reasons).reasons == reasons)
+        #expect(ClientRow.StoredReasons([reasons, .socket]).reasons == [reasons, .socket])
     }
 
     /// The pings of a socket lie between its token and the random numbers of its last ping.

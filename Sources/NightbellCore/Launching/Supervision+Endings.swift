@@ -52,7 +52,7 @@ extension Supervision {
             }
             // Not a crash: its peers' traffic must not exhaust its relaunches. The pause is the time it would
             // have lingered.
-            if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
+            if mustBeReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
             let linger = clients[client.id].limiter.linger(settings.wakes)
             let pause = mutated(.relaunchesAtOnce) ? .zero : max(settings.launches.retry, linger)
             becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
@@ -142,7 +142,7 @@ extension Supervision {
             return leave(client, at: now, into: &actions)
         }
         clients[client.id].launches.inRow = UInt8(clamping: inRow + 1)
-        if isReachable(client), !mutated(.neverRelaunches) {
+        if mustBeReachable(client), !mutated(.neverRelaunches) {
             clients[client.id].launches.reasons.insert(.relaunched)
         }
         let pause =
@@ -161,7 +161,7 @@ extension Supervision {
         guard clients[client.id].isLaunchable, mustReturn(client) else {
             return leave(client, at: now, into: &actions)
         }
-        if isReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
+        if mustBeReachable(client) { clients[client.id].launches.reasons.insert(.relaunched) }
         let pause = max(settings.launches.retry, pause)
         becomeDormant(client, .waiting(until: now + pause), at: now, into: &actions)
     }
@@ -201,10 +201,10 @@ extension Supervision {
         clients[client.id].sockets.contains { sockets[$0.id].survives }
     }
 
-    private func isReachable(_ client: ClientID) -> Bool { clients[client.id].modes.contains(.voip) }
+    private func mustBeReachable(_ client: ClientID) -> Bool { clients[client.id].modes.contains(.voip) }
 
     private func mustReturn(_ client: ClientID) -> Bool {
-        isReachable(client) || hasSurvivors(client) || wantsFetch(client) && !mutated(.forgetsFetchers)
+        mustBeReachable(client) || hasSurvivors(client) || wantsFetch(client) && !mutated(.forgetsFetchers)
             || hasLaunchingObservations(client) || hasActivations(client)
     }
 
@@ -214,7 +214,7 @@ extension Supervision {
     func losesReach(_ client: ClientID) -> Bool {
         let record = clients[client.id]
         return record.keepAlive != nil || record.sockets.contains { !sockets[$0.id].survives }
-            || record.sockets.isEmpty && isReachable(client)
+            || record.sockets.isEmpty && mustBeReachable(client)
             || observations(of: client).contains { $0.subject.wakes && !$0.subject.launches }
     }
 

@@ -122,15 +122,15 @@ package struct InspectionResult: Sendable, Equatable {
     package var answered = 0
     /// Answers to our ping.
     package var confirmed = 0
-    /// Noise of other kinds.
-    package var absorbed = 0
+    /// Noise of other kinds. Together with `confirmed` it is `OffloadCounters.absorbed`.
+    package var otherNoise = 0
     /// The answer to one of our pings is still outstanding.
     package var isAwaitingAnswer = false
     package var rest = Rest.nothing
 
     package init() {}
 
-    package var noise: Int { answered + confirmed + absorbed }
+    package var noise: Int { answered + confirmed + otherNoise }
 
     /// Whether there is anything for the owner, which is to be woken.
     package var wakesOwner: Bool {

@@ -150,7 +150,7 @@ struct PingScheduler: Sendable, Equatable {
         var counters = offloads[slot].counters
         counters.answered += UInt64(inspection.answered)
         counters.confirmed += UInt64(inspection.confirmed)
-        counters.absorbed += UInt64(inspection.confirmed + inspection.absorbed)
+        counters.absorbed += UInt64(inspection.confirmed + inspection.otherNoise)
         offloads[slot].counters = counters
         if !inspection.isAwaitingAnswer, isAwaitingAnswer(slot) { setAwaited(slot, nil) }
     }

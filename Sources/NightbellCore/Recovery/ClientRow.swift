@@ -9,7 +9,7 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
     var failedSuspensions: UInt8
     /// Wakes beyond the limit, at most 255.
     package var excessWakes: UInt8
-    /// The lower bits; `flags` has the rest.
+    /// Of `StoredReasons`; `flags` has the rest.
     private var lastWakeReasonBits: UInt16
     private var launchReasonBits: UInt16
     /// Launches in a row after crashes.
@@ -95,14 +95,33 @@ package struct ClientRow: Sendable, Equatable, BitwiseCopyable {
         case launching = 12
     }
 
+    /// Reasons of a wake, as a row keeps them: there is room for 16 of them, and a flag for the last one.
+    package struct StoredReasons {
+        let lowerBits: UInt16
+        let hasNotification: Bool
+
+        package init(_ reasons: WakeReasons) {
+            lowerBits = UInt16(truncatingIfNeeded: reasons.rawValue)
+            hasNotification = reasons.contains(.notification)
+        }
+
+        fileprivate init(_ lowerBits: UInt16, hasNotification: Bool) {
+            self.lowerBits = lowerBits
+            self.hasNotification = hasNotification
+        }
+
+        package var reasons: WakeReasons {
+            let lower = WakeReasons(rawValue: UInt32(lowerBits))
+            return hasNotification ? lower.union(.notification) : lower
+        }
+    }
+
     var lastWakeReasons: WakeReasons {
-        let lower = WakeReasons(rawValue: UInt32(lastWakeReasonBits))
-        return flags.contains(.lastWakeForNotification) ? lower.union(.notification) : lower
+        StoredReasons(lastWakeReasonBits, hasNotification: flags.contains(.lastWakeForNotification)).reasons
     }
 
     var launchReasons: WakeReasons {
-        let lower = WakeReasons(rawValue: UInt32(launchReasonBits))
-        return flags.contains(.launchForNotification) ? lower.union(.notification) : lower
+        StoredReasons(launchReasonBits, hasNotification: flags.contains(.launchForNotification)).reasons
     }
 
     /// Whether it is about this client, and not about one before it in the same slot.
@@ -168,11 +187,13 @@ extension Supervision {
 extension ClientRow {
     init(_ client: Client, _ id: ClientID) {
         let launches = client.launches
+        let lastWake = StoredReasons(client.lastWakeReasons)
+        let launch = StoredReasons(launches.reasons)
         stage = 0
         failedSuspensions = UInt8(clamping: client.backoff.failures)
         excessWakes = UInt8(clamping: client.limiter.excessWakes)
-        lastWakeReasonBits = UInt16(truncatingIfNeeded: client.lastWakeReasons.rawValue)
-        launchReasonBits = UInt16(truncatingIfNeeded: launches.reasons.rawValue)
+        lastWakeReasonBits = lastWake.lowerBits
+        launchReasonBits = launch.lowerBits
         relaunchesInRow = launches.inRow
         failuresAtStart = launches.failuresAtStart
         flags = []
@@ -204,8 +225,8 @@ extension ClientRow {
         if launches.kind.isUrgent { flags.insert(.isUrgent) }
         if launches.hasSettled { flags.insert(.hasSettled) }
         if launches.isLeft { flags.insert(.isLeft) }
-        if client.lastWakeReasons.contains(.notification) { flags.insert(.lastWakeForNotification) }
-        if launches.reasons.contains(.notification) { flags.insert(.launchForNotification) }
+        if lastWake.hasNotification { flags.insert(.lastWakeForNotification) }
+        if launch.hasNotification { flags.insert(.launchForNotification) }
         flags.formUnion(Flags(client.pathInspection))
         flags.formUnion(Flags(misses: launches.misses))
         store(client.lifecycle.stage)

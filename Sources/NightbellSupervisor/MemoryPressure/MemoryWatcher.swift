@@ -45,7 +45,7 @@ struct MemoryWatcher: ~Copyable {
 
     /// Processes that wait because of a limit of their own count in the machine's figure, too, and ending
     /// others does not help these. In a cgroup its own limit is the one that counts.
-    var isMemoryShort: Bool { !isOfMachine || AvailableMemory.isLow() }
+    var isMachineShort: Bool { !isOfMachine || AvailableMemory.isLow() }
 }
 
 extension Supervisor {

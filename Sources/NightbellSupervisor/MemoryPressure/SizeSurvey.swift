@@ -24,7 +24,7 @@ extension Supervisor {
         switch memory.watcher {
         case .some(let watcher):
             watcher.clear()
-            isShort = watcher.isMemoryShort
+            isShort = watcher.isMachineShort
         case .none: break
         }
         do throws(SystemError) {

@@ -19,17 +19,17 @@ extension World {
         case .quitByUser: return .forgotten
         case .launchOverran, .backgroundTasksOverran, .fetchOverran, .pushOverran: return fateOfCrash(client)
         case .tooManyWakes:
-            guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+            guard client.registration.isLaunchable, client.mustBeReachable || client.hasSurvivors else {
                 return .forgotten
             }
-            if client.isReachable { client.launchReasons.insert(.relaunched) }
+            if client.mustBeReachable { client.launchReasons.insert(.relaunched) }
             let linger = client.traffic.linger(settings.wakes)
             client.launchNotBefore = now + max(settings.launches.retry, linger)
             return .parked
         case .memoryPressure:
             guard client.registration.isLaunchable else { return .forgotten }
             let losesSomething = client.timeout != nil || !client.sockets.allSatisfy(\.survives)
-            if losesSomething || client.isReachable && client.sockets.isEmpty {
+            if losesSomething || client.mustBeReachable && client.sockets.isEmpty {
                 client.launchReasons.insert(.relaunched)
             }
             return .parked
@@ -52,11 +52,11 @@ extension World {
     private mutating func fateOfObstacle(
         _ client: SimulatedClient, _ pause: Duration
     ) -> SimulatedClient.Fate {
-        guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+        guard client.registration.isLaunchable, client.mustBeReachable || client.hasSurvivors else {
             return .forgotten
         }
         client.launchNotBefore = now + max(settings.launches.retry, pause)
-        if client.isReachable { client.launchReasons.insert(.relaunched) }
+        if client.mustBeReachable { client.launchReasons.insert(.relaunched) }
         return .parked
     }
 
@@ -80,7 +80,7 @@ extension World {
             client.failuresAtStart += 1
         }
         client.mustDropState = client.failuresAtStart >= 2 && client.stateBytes > 0
-        guard client.registration.isLaunchable, client.isReachable || client.hasSurvivors else {
+        guard client.registration.isLaunchable, client.mustBeReachable || client.hasSurvivors else {
             return .forgotten
         }
         guard client.inRow < settings.launches.relaunches else {
@@ -93,7 +93,7 @@ extension World {
         }
         client.inRow += 1
         client.launchNotBefore = now + pause
-        if client.isReachable { client.launchReasons.insert(.relaunched) }
+        if client.mustBeReachable { client.launchReasons.insert(.relaunched) }
         return .parked
     }
 

@@ -147,7 +147,7 @@ extension World {
         }
         socket.expectedOffload.answered += UInt64(inspection.answered)
         socket.expectedOffload.confirmed += UInt64(inspection.confirmed)
-        socket.expectedOffload.absorbed += UInt64(inspection.confirmed + inspection.absorbed)
+        socket.expectedOffload.absorbed += UInt64(inspection.confirmed + inspection.otherNoise)
         if !inspection.isAwaitingAnswer {
             socket.answerUntil = nil
             socket.restedAt = max(socket.restedAt, elapsed)
@@ -359,7 +359,7 @@ extension InspectionResult {
         switch piece {
         case .ping: answered += 1
         case .pong: confirmed += 1
-        case .filler, .partial, .news: absorbed += 1
+        case .filler, .partial, .news: otherNoise += 1
         }
     }
 }

@@ -3,7 +3,7 @@ import NightbellCore
 /// Checks of reachability, from the events of the world and from the pending work that the core reports.
 extension World {
     mutating func checkReach(_ client: SimulatedClient) {
-        guard !core.isStopping, client.isReachable, !client.isKilled,
+        guard !core.isStopping, client.mustBeReachable, !client.isKilled,
             let view = core.view(of: client.id, at: now)
         else { return }
         switch view.state {

@@ -93,7 +93,7 @@ import Testing
         sleeper.sleep()
         let actions = sleeper.inspect {
             $0.answered = 2
-            $0.absorbed = 1
+            $0.otherNoise = 1
         }
         #expect(actions.isEmpty)
         let counters = try #require(sleeper.view?.counters)
@@ -161,7 +161,7 @@ import Testing
         var sleeper = try Sleeper()
         sleeper.sleep(nil)
         _ = sleeper.inspect { $0.rest = .partial }
-        _ = sleeper.inspect { $0.absorbed = 1 }
+        _ = sleeper.inspect { $0.otherNoise = 1 }
         #expect(sleeper.bench.pass(.seconds(100)).wakes.isEmpty && sleeper.bench.core.nextDeadline == nil)
     }
 
