@@ -56,7 +56,7 @@ public actor Supervisor {
     var launches: LaunchTable
     let durable: DurableState
     var memory: MemoryCare
-    var monitor = MachineMonitor()
+    var monitor = MonitorService()
     /// The monitors of sessions, by user.
     var sessions: [UserID: SessionMonitor] = [:]
     /// `NotificationTable.revision` of what the monitors of sessions are asked.

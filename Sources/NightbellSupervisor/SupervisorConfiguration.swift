@@ -74,7 +74,7 @@ public struct SupervisorConfiguration: Sendable {
     /// Clients that are known before they connect.
     package var declarations: [Declaration] = []
     /// The program that observes the machine; nil: the machine is not observed.
-    package var monitor: MonitorProgram?
+    package var monitor: HelperProgram?
     /// The program that moves users' files; nil: there are no transfers. They need a `stateDirectory`.
     package var transfers: TransferProgram?
     /// How long a monitor may be silent before it is asked for an answer, if there is another reason to run

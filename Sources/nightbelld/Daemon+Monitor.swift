@@ -8,12 +8,12 @@ import NightbellSupervisor
 /// The program that observes the machine.
 extension Daemon {
     /// nil: it is not to be observed, or there is no such program.
-    var monitorProgram: MonitorProgram? {
+    var monitorProgram: HelperProgram? {
         let settings = loaded.settings
         guard settings.monitor == .auto,
             let path = Self.helper("nightbell-monitor", configured: settings.monitorProgram)
         else { return nil }
-        var program = MonitorProgram(path: path)
+        var program = HelperProgram(path: path)
         // It talks to large things, and needs no rights for it.
         if geteuid() == 0 { program.identity = Self.unprivileged }
         let variables = Process.environment()

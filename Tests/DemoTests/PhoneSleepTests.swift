@@ -75,7 +75,7 @@ import Testing
         let monitors = try SilentMonitors(directory.path)
         var configuration = SupervisorConfiguration(
             socketPath: "\(directory.path)/nightbell.sock", runtimeDirectory: directory.path)
-        configuration.monitor = MonitorProgram(path: monitors.program)
+        configuration.monitor = HelperProgram(path: monitors.program)
         configuration.settings.wakes.linger = .milliseconds(50)
         // A call that held a task for all its time would be hung up.
         configuration.settings.budgets.backgroundTasks = .seconds(8)

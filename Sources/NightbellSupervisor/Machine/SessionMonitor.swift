@@ -7,7 +7,7 @@ import SwiftProtobuf
 
 /// The monitor of one user's session, and the media that it has reported.
 struct SessionMonitor {
-    var monitor = MachineMonitor()
+    var monitor = MonitorService()
     /// nil: nothing is known.
     var media: WireMonitorReport.Audio?
     /// The clients that each reported process belongs to; none, if it belongs to none. A process that has
@@ -132,13 +132,13 @@ extension Supervisor {
         guard sources.contains(.audio) else { return }
         switch report.fact {
         case .source(let state) where state.source == .audio:
-            sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
+            sessions[user]?.monitor.sources[.audio] = MonitorService.Source(
                 isAvailable: state.isAvailable, reason: state.reason)
             guard !state.isAvailable else { break }
             if state.isTemporary { forgetMedia(of: user) } else { mediaIsUnavailable(of: user) }
         case .audio(let audio):
             let isComplete = audio.isPipewireThere
-            sessions[user]?.monitor.sources[.audio] = MachineMonitor.Source(
+            sessions[user]?.monitor.sources[.audio] = MonitorService.Source(
                 isAvailable: isComplete,
                 reason: isComplete ? "" : "PipeWire is not running: \(Self.weakerEvidence)")
             sessions[user]?.isUnavailable = false

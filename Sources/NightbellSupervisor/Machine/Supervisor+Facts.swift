@@ -40,7 +40,7 @@ extension Supervisor {
     /// Reads what a monitor has reported; the rest of a flood waits for the next turn.
     func receiveReports(_ number: UInt64) {
         guard let id = monitorID(number) else { return }
-        for _ in 0..<MachineMonitor.reportsPerTurn {
+        for _ in 0..<MonitorService.reportsPerTurn {
             guard let process = self[id].process, process.number == number else { return }
             do throws(SystemError) {
                 switch try process.connection.receive(into: &packet) {
@@ -95,7 +95,7 @@ extension Supervisor {
     /// A fact of a source that is not asked, or not any more, is not known.
     private func learn(_ fact: Fact, from source: WireMonitorSource) {
         guard monitor.demand.sources.contains(source) else { return }
-        monitor.sources[source] = MachineMonitor.Source(isAvailable: true)
+        monitor.sources[source] = MonitorService.Source(isAvailable: true)
         monitor.isReportedMissing = false
         feed(.fact(fact))
         FaultInjection.point("after a fact is learned")
@@ -104,7 +104,7 @@ extension Supervisor {
 
     private func learn(_ state: WireMonitorReport.SourceState) {
         guard monitor.demand.sources.contains(state.source) else { return }
-        let known = MachineMonitor.Source(
+        let known = MonitorService.Source(
             isAvailable: state.isAvailable, reason: state.reason, isTemporary: state.isTemporary)
         guard monitor.sources[state.source] != known else { return }
         monitor.sources[state.source] = known

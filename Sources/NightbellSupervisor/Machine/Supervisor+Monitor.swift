@@ -29,7 +29,7 @@ extension Supervisor {
     }
 
     /// - Parameter demand: everything that is needed of it; nil: nothing.
-    func supervise(_ id: MonitorID, _ program: MonitorProgram, _ demand: WireMonitorDemand?) {
+    func supervise(_ id: MonitorID, _ program: HelperProgram, _ demand: WireMonitorDemand?) {
         self[id].isNeeded = demand != nil
         self[id].checkAt = nil
         guard let demand else { return endIdleMonitor(id) }
@@ -45,9 +45,9 @@ extension Supervisor {
         // However often clients change their minds: what it has not read yet stays short.
         if let earliest = self[id].nextDemand, now < earliest { return self[id].demandHeldUntil = earliest }
         if self[id].mustReadBy == nil || !process.hasUnread {
-            self[id].mustReadBy = now + MachineMonitor.readingTime
+            self[id].mustReadBy = now + MonitorService.readingTime
         }
-        self[id].nextDemand = now + MachineMonitor.demandPause
+        self[id].nextDemand = now + MonitorService.demandPause
         self[id].heardAt = now
         if process.send(demand) {
             self[id].demand = demand
@@ -67,7 +67,7 @@ extension Supervisor {
             return
         }
         self[id].heardAt = now
-        self[id].mustReadBy = now + MachineMonitor.readingTime
+        self[id].mustReadBy = now + MonitorService.readingTime
         // Without room it has not read, either.
         _ = process.send(self[id].demand)
     }
@@ -81,11 +81,11 @@ extension Supervisor {
         }
     }
 
-    subscript(id: MonitorID) -> MachineMonitor {
+    subscript(id: MonitorID) -> MonitorService {
         get {
             switch id {
             case .machine: monitor
-            case .session(let user): sessions[user]?.monitor ?? MachineMonitor()
+            case .session(let user): sessions[user]?.monitor ?? MonitorService()
             }
         }
         set {
@@ -99,7 +99,7 @@ extension Supervisor {
     private func endIdleMonitor(_ id: MonitorID) {
         guard let process = self[id].process else { return }
         guard let end = self[id].idleUntil else {
-            self[id].idleUntil = now + MachineMonitor.idleTime
+            self[id].idleUntil = now + MonitorService.idleTime
             self[id].mustReadBy = nil
             // For no client the machine's sleep is delayed, or its location asked for; and a client that
             // observes again is told what changes after that.
@@ -144,7 +144,7 @@ extension Supervisor {
             || ask { $0.observationDemand } != monitor.observed
     }
 
-    private func startMonitor(_ id: MonitorID, _ program: MonitorProgram) {
+    private func startMonitor(_ id: MonitorID, _ program: HelperProgram) {
         monitorsStarted += 1
         do {
             let process = try HelperProcess(
@@ -191,7 +191,7 @@ extension Supervisor {
             id == .machine || id == .session(connection.credentials.uid)
         }
         forgetFacts(of: id)
-        guard self[id].history.failures >= MachineMonitor.failuresUntilUnavailable else { return }
+        guard self[id].history.failures >= MonitorService.failuresUntilUnavailable else { return }
         switch id {
         case .machine:
             // Facts of one that runs and ends are unknown: others may make it end, and another one may live.

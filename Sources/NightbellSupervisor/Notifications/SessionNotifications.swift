@@ -10,12 +10,12 @@ extension Supervisor {
     func learnNotifications(_ report: WireMonitorReport, of user: UserID) -> Bool {
         switch report.fact {
         case .source(let state) where state.source == .notifications:
-            sessions[user]?.monitor.sources[.notifications] = MachineMonitor.Source(
+            sessions[user]?.monitor.sources[.notifications] = MonitorService.Source(
                 isAvailable: state.isAvailable, reason: state.reason)
             if !state.isAvailable { reportNotifications(.server(nil), of: user) }
             return true
         case .notificationServer(let server):
-            sessions[user]?.monitor.sources[.notifications] = MachineMonitor.Source(isAvailable: true)
+            sessions[user]?.monitor.sources[.notifications] = MonitorService.Source(isAvailable: true)
             let longest = NotificationFact.longestServer
             let fact = NotificationFact.server(
                 String(server.name.prefix(longest)), listener: String(server.connection.prefix(longest)))

@@ -8,6 +8,7 @@ extension Supervisor {
         if !identifiers.isEmpty {
             rememberOwnership(identifiers)
             cancelTransfers(ofQuit: identifiers)
+            tellSubscriptions(ofClients: identifiers)
         }
         noteChangedFetches()
         noteChangedNotifications()

@@ -16,8 +16,11 @@ extension Supervisor {
             transferCare.quits.append((owner.user, identifier.description))
             transferCare.look(at: now)
         }
-        tellSubscriptions(
-            of: Set(identifiers.compactMap { launches.declarations[$0]?.subscriber }))
+    }
+
+    /// Some of these may have been quit, or have come back.
+    func tellSubscriptions(ofClients identifiers: [ClientIdentifier]) {
+        tellSubscriptions(of: Set(identifiers.compactMap { launches.declarations[$0]?.subscriber }))
     }
 
     func takeQuits() {
@@ -70,7 +73,7 @@ extension Supervisor {
     // MARK: Issues
 
     /// The subscriptions of a user's clients, without those that were quit.
-    private func demandedSubscriptions(of user: UserID) -> [WireTransferDemand] {
+    func demandedSubscriptions(of user: UserID) -> [WireTransferDemand] {
         let subscribers = launches.declarations.values.filter { declaration in
             declaration.subscriber == user
                 && supervision.ownership(of: declaration.registration.identifier)?.isQuit != true
@@ -108,7 +111,7 @@ extension Supervisor {
             if service.process == nil {
                 service.isWanted = true
             } else {
-                service.unsent += demandedSubscriptions(of: user)
+                service.owesSubscriptions = true
             }
             transferCare.look(at: now)
         }

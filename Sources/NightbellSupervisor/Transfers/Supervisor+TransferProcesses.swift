@@ -35,6 +35,10 @@ extension Supervisor {
             return replace(service, "it has closed its connection, and does not end")
         }
         service.send(at: now)
+        guard service.owesSubscriptions, service.unsent.isEmpty, service.process != nil else { return }
+        service.owesSubscriptions = false
+        service.unsent = demandedSubscriptions(of: service.user)
+        service.send(at: now)
     }
 
     private func start(_ service: TransferService) {
@@ -48,6 +52,7 @@ extension Supervisor {
             service.problem = ""
             service.visitAt = nil
             service.unsent = firstDemands(service)
+            service.owesSubscriptions = false
             service.quits = []
             logger.debug(
                 "the transfer process of uid \(service.user) is started",
@@ -82,6 +87,7 @@ extension Supervisor {
         // The next one is told of clients that this one was not told of, also if they run again.
         service.quits.formUnion(service.unsent.flatMap(\.quitClients))
         service.unsent = []
+        service.owesSubscriptions = false
         service.sentQuits = []
         service.sendAt = nil
         service.mustReadBy = nil
@@ -120,7 +126,7 @@ extension Supervisor {
             return fail(service, problem, startedAt: process.startedAt)
         }
         // The next one is told of all subscriptions; those to which it has none are dropped with them.
-        let hasUntold = service.unsent.contains { $0.hasSubscriptions }
+        let hasUntold = service.owesSubscriptions || service.unsent.contains { $0.hasSubscriptions }
         forget(service)
         service.isWanted = hasUntold
         if hasWork(service.user) {

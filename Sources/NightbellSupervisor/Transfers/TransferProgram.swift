@@ -14,8 +14,8 @@ package struct TransferProgram: Sendable, Equatable {
     }
 
     /// For a user's process, with the directory of its store.
-    func program(of user: UInt32, changesUser: Bool, directory: String) -> MonitorProgram {
-        var program = MonitorProgram(path: path, environment: environment)
+    func program(of user: UInt32, changesUser: Bool, directory: String) -> HelperProgram {
+        var program = HelperProgram(path: path, environment: environment)
         program.arguments = ["--supervised", "--directory", directory] + arguments
         if changesUser { program.arguments += ["--user", "\(user)"] }
         return program

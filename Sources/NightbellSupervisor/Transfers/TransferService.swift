@@ -39,7 +39,7 @@ struct TransferToken {
 final class TransferService {
     let user: UserID
     let number: UInt64
-    let program: MonitorProgram
+    let program: HelperProgram
     let listener: SeqPacketSocket
     private let connecting: Watch
     var process: HelperProcess?
@@ -50,6 +50,8 @@ final class TransferService {
     var problem = ""
     /// Demands that were not sent yet.
     var unsent: [WireTransferDemand] = []
+    /// The process is to be told of the subscriptions again, as they are once it has read everything else.
+    var owesSubscriptions = false
     /// When to try that again.
     var sendAt: Instant?
     /// When the process must have read what was unread when something was sent.
@@ -83,7 +85,7 @@ final class TransferService {
 
     /// Listens for the clients of a user.
     init(
-        _ user: UserID, number: UInt64, _ program: MonitorProgram, socket: String, _ loop: LoopExecutor
+        _ user: UserID, number: UInt64, _ program: HelperProgram, socket: String, _ loop: LoopExecutor
     ) throws {
         // It may be the last supervisor's, of which a process still has it.
         unsafe unlink(socket)

@@ -8,7 +8,7 @@ import SwiftProtobuf
 /// The test's side of a monitor: the program that the supervisor starts only passes packets on.
 final class FakeMonitor {
     private let listener: SeqPacketSocket
-    let program: MonitorProgram
+    let program: HelperProgram
     private let directory: String
     private var buffer = PacketBuffer()
     private var connection: SeqPacketSocket?
@@ -26,7 +26,7 @@ final class FakeMonitor {
         // The daemon of a test that runs as root starts it as another user.
         try FileManager.default.setAttributes(mode, ofItemAtPath: directory)
         try FileManager.default.setAttributes(mode, ofItemAtPath: script)
-        program = MonitorProgram(path: script)
+        program = HelperProgram(path: script)
     }
 
     deinit { try? FileManager.default.removeItem(atPath: directory) }

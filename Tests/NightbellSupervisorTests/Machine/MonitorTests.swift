@@ -280,7 +280,7 @@ import Testing
 @Suite(.timeLimit(.minutes(40))) struct FirstUnlockTests {
     private static let name = "org.example.phone"
 
-    private func supervisor(_ monitor: MonitorProgram?) throws -> TestSupervisor {
+    private func supervisor(_ monitor: HelperProgram?) throws -> TestSupervisor {
         var registration = Registration(
             identifier: try #require(ClientIdentifier(Self.name)), user: geteuid(), modes: .voip)
         registration.isLaunchable = true
@@ -387,7 +387,7 @@ import Testing
 
     /// A program that cannot run is tried a few times; then the users count as unknowable.
     @Test func aMonitorThatCannotRunHoldsNothingUp() throws {
-        let supervisor = try supervisor(MonitorProgram(path: "/nonexistent/nightbell-monitor"))
+        let supervisor = try supervisor(HelperProgram(path: "/nonexistent/nightbell-monitor"))
         #expect(try eventually(within: 20_000) { try isLaunched(supervisor) })
         try supervisor.stop()
     }

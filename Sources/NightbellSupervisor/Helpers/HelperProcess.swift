@@ -21,7 +21,7 @@ final class HelperProcess {
     ///
     /// - Parameter tokens: of the connection, and of the end of the process.
     init(
-        _ program: MonitorProgram, number: UInt64, listener: CInt? = nil,
+        _ program: HelperProgram, number: UInt64, listener: CInt? = nil,
         tokens: (readable: WatchToken, exit: WatchToken), at now: Instant, _ loop: LoopExecutor
     ) throws {
         let identity: ProcessIdentity

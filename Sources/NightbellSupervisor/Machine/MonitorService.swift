@@ -16,7 +16,7 @@ enum MonitorID: Hashable {
 ///
 /// It runs only while some client needs it. It may die, hang or send nonsense: then it is replaced after a
 /// pause, and nothing but its facts is missing.
-struct MachineMonitor {
+struct MonitorService {
     /// A source, as it has described itself.
     struct Source: Equatable {
         var isAvailable: Bool

@@ -11,7 +11,7 @@ struct HelperHistory {
 
     /// A process that sends more in a second is replaced. The sources of a monitor merge what comes faster.
     private static let reportsPerSecond = 1_000
-    /// One that has run this long is replaced at once.
+    /// The failures before those of one that has run this long are forgotten.
     private static let settled: Duration = .seconds(10)
     private static let retry: Duration = .milliseconds(250)
     private static let retryMaximum: Duration = .seconds(60)
