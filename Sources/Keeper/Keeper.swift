@@ -123,6 +123,8 @@ package final class Keeper {
             checkUpgrade()
             closer.leaveIfDue()
         }
+        // To close them here would take as long as their makers like.
+        closer.leaveToChild()
         return exitCode ?? 0
     }
 
@@ -211,6 +213,7 @@ package final class Keeper {
         // A worker does not need them.
         packet = PacketBuffer(capacity: 1)
         close(signals.rawValue)
+        closer.closeInherited()
         var startup: WorkerStartup? = WorkerStartup(
             store: inherited, link: KeeperLink(channel), isFirst: !hasServed, mustWait: false)
         FaultInjection.armFromEnvironment(isFirst: startedWorkers == 1)
