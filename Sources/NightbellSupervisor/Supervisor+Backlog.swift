@@ -177,6 +177,6 @@ extension Supervisor {
         enqueue(connection)
     }
 
-    /// One packet is read each time, and no more than 278 fit into a Unix socket of the usual size.
+    /// At least one packet is read each time, and no more than 278 fit into a Unix socket of the usual size.
     private static let mostReadsAfterEnd: UInt8 = 250
 }

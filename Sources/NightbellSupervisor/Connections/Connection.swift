@@ -123,14 +123,15 @@ final class Connection {
     /// Of the messages that wait.
     var outgoingBytes: Int { waiting?.bytes ?? 0 }
 
-    /// Sends a message, or queues it behind others.
+    /// Sends a message, or queues it behind others. For a peer that has gone it is discarded: what the peer has sent before is
+    /// still to be read, and its end comes after that.
     func send(_ bytes: [UInt8], limit: Int) -> Sending {
         if isHungUp { return .sent }
         if !hasOutgoing {
             do {
                 if try socket.send(bytes) { return .sent }
             } catch {
-                return .failed
+                return error.isOfGonePeer ? .sent : .failed
             }
         }
         guard outgoingBytes + bytes.count <= limit else { return .full }
@@ -151,7 +152,8 @@ final class Connection {
         do {
             while sent < waiting.messages.count, try socket.send(waiting.messages[sent]) { sent += 1 }
         } catch {
-            return false
+            guard error.isOfGonePeer else { return false }
+            sent = waiting.messages.count
         }
         return sent == waiting.messages.count || armWritable()
     }
@@ -304,4 +306,9 @@ struct ProcessEndWatch: ~Copyable {
 
     /// Call it before the process's descriptor is closed: the keeper may have a duplicate.
     borrowing func disarm() { loop.urgent.remove(process) }
+}
+
+extension SystemError {
+    /// A message could not be sent, because the other end is closed.
+    fileprivate var isOfGonePeer: Bool { code == EPIPE || code == ECONNRESET }
 }
