@@ -209,7 +209,7 @@ package enum Event: Sendable {
     case launch(Registration, RequestKey?)
     /// Something has come for a client that was declared in advance and has no record. It gets one without a
     /// process, and is not launched before that instant: a process of it may be about to reconnect. With reasons it is
-    /// launched then, whatever has come.
+    /// launched then, whatever has come, also if it has a record and no process.
     case declare(Registration, notBefore: Instant?, reasons: WakeReasons = [])
     /// Forget everything about this identifier, its owner included.
     case disown(ClientIdentifier, RequestKey)

@@ -138,10 +138,22 @@ import Testing
     @Test("All messages that a client has sent before its end are handled")
     func lastMessages() throws {
         let (daemon, client, process) = try start()
-        let connection = try supervisorConnection(of: process.pid)
         let worker = try daemon.worker()
         kill(worker, SIGSTOP)
         #expect(eventually { threads(of: worker, are: "T") })
+        try sayMuch(on: try supervisorConnection(of: process.pid))
+        kill(process.pid, SIGKILL)
+        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
+        kill(worker, SIGCONT)
+        // It is launched again, and gets its state.
+        let next = try client.appears()
+        #expect(try WireClient(path: daemon.socketPath).info(of: name)?.stateBytes == 4)
+        try next.command("hello \(name) voip socket=\(daemon.socketPath)")
+        try daemon.end(next)
+    }
+
+    /// Requests that are answered, and at last one to save four bytes of state.
+    private func sayMuch(on connection: borrowing OwnedDescriptor) throws {
         for request in 1...240 as ClosedRange<UInt64> {
             let message = WireClientMessage.with {
                 $0.request = 1_000 + request
@@ -153,14 +165,6 @@ import Testing
             }
             try send(try message.serializedBytes(), on: connection)
         }
-        kill(process.pid, SIGKILL)
-        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
-        kill(worker, SIGCONT)
-        // It is launched again, and gets its state.
-        let next = try client.appears()
-        #expect(try WireClient(path: daemon.socketPath).info(of: name)?.stateBytes == 4)
-        try next.command("hello \(name) voip socket=\(daemon.socketPath)")
-        try daemon.end(next)
     }
 
     private func reportPush(to daemon: DaemonProcess) throws {
@@ -179,7 +183,7 @@ import Testing
     func push() throws {
         let (daemon, client, process) = try startAndLeave()
         try reportPush(to: daemon)
-        #expect(client.staysAway(milliseconds: 1_000))
+        #expect(client.staysAway(milliseconds: 500))
         try process.command("hello \(name) voip socket=\(daemon.socketPath)")
         #expect(client.staysAway(milliseconds: 5_000), "its process has come back")
         try process.say("exit 0")

@@ -137,14 +137,19 @@ extension Supervision {
         return client
     }
 
-    /// Adds a declared client without a process. The rules of what comes for it say whether it is launched.
+    /// Adds a declared client without a process. The rules of what comes for it say whether it is launched, unless there
+    /// are reasons.
     mutating func declare(
         _ registration: Registration, notBefore: Instant?, _ reasons: WakeReasons, at now: Instant,
         into actions: inout ActionBuffer
     ) {
-        guard registration.isLaunchable, refusal(of: registration) == nil,
-            owners[registration.identifier]?.isQuit != true
-        else { return }
+        guard registration.isLaunchable, owners[registration.identifier]?.isQuit != true else { return }
+        if let owner = owners[registration.identifier], owner.user == registration.user,
+            let client = owner.client
+        {
+            return launchLater(client, notBefore: notBefore ?? now, reasons, at: now, into: &actions)
+        }
+        guard refusal(of: registration) == nil else { return }
         let dormant: Lifecycle.Dormant = notBefore.map { .waiting(until: $0) } ?? .resting
         let client = insertDeclared(registration, dormant, at: now, into: &actions)
         if notBefore == nil, !reasons.isEmpty {
@@ -152,6 +157,25 @@ extension Supervision {
         } else {
             clients[client.id].launches.reasons = reasons
         }
+        suspendIfIdle(client, at: now, into: &actions)
+    }
+
+    /// A client without a process gets reasons to be launched, and a pause.
+    private mutating func launchLater(
+        _ client: ClientID, notBefore: Instant, _ reasons: WakeReasons, at now: Instant,
+        into actions: inout ActionBuffer
+    ) {
+        guard case .dormant(let dormant) = clients[client.id].lifecycle.stage, !reasons.isEmpty else {
+            return
+        }
+        clients[client.id].launches.reasons.formUnion(reasons)
+        let until: Instant
+        switch dormant {
+        case .queued: return
+        case .resting: until = notBefore
+        case .waiting(let end): until = max(end, notBefore)
+        }
+        advance(client, at: now, into: &actions) { $0.becomeDormant(.waiting(until: until)) }
         suspendIfIdle(client, at: now, into: &actions)
     }
 

@@ -156,6 +156,9 @@ extension Supervisor {
     private func launchAtStart(_ declaration: Declaration) -> Bool {
         let registration = declaration.registration
         guard declaration.startsWithSupervisor, registration.modes.contains(.voip),
+            // A process of it runs.
+            launches.returning.processes[registration.identifier] == nil,
+            launches.departed[registration.identifier] == nil,
             supervision.ownership(of: registration.identifier)?.isQuit != true
         else { return false }
         declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
@@ -166,9 +169,7 @@ extension Supervisor {
     /// another chance.
     private func change(_ declaration: Declaration) -> String {
         let identifier = declaration.registration.identifier
-        if supervision.client(named: identifier) == nil, launches.returning.processes[identifier] == nil,
-            launches.departed[identifier] == nil, launchAtStart(declaration)
-        {
+        if supervision.client(named: identifier) == nil, launchAtStart(declaration) {
             return "has a changed declaration, and is launched"
         }
         guard let client = supervision.client(named: identifier), launches.contains(client) else {

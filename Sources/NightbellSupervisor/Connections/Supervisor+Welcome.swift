@@ -31,7 +31,6 @@ extension Supervisor {
         let suspendsItself = newcomer.suspendsItself
         if let identifier = ClientIdentifier(newcomer.identifier) {
             launches.returning.processes[identifier] = nil
-            forgetDeparture(of: newcomer.process.pid, identifier)
         }
         let record: ServedClient
         do {
@@ -65,6 +64,9 @@ extension Supervisor {
         findObstacle(client, connection)
         attachProgram(client, record)
         store(client, record, connection)
+        if let identifier = ClientIdentifier(record.identifier) {
+            forgetDeparture(of: record.process.pid, identifier)
+        }
         addWakeWord(record, connection)
         if isWelcome || welcome(client, record, connection, key.request) {
             confirmPreviousProcess(record, connection)

@@ -39,10 +39,10 @@ extension Supervisor {
     func noteDeparture(_ client: ClientID, _ identifier: ClientIdentifier) {
         guard !supervision.isStopping, startingWithSupervisor(identifier) != nil,
             supervision.ownership(of: identifier)?.isQuit != true,
-            let record = connection(of: client)?.client, record.ending == nil,
-            // nil: it has been waited for, and how it has ended is unknown.
-            let startTime = ProcFS.startTime(record.process.pid)
+            let record = connection(of: client)?.client, record.ending == nil
         else { return }
+        // It may have ended and been waited for. No process has started then, so the next worker finds none, either.
+        let startTime = ProcFS.startTime(record.process.pid) ?? 0
         do {
             let process = try record.process.duplicate()
             watchDeparted(
@@ -96,6 +96,8 @@ extension Supervisor {
     func forgetDeparture(of pid: pid_t, _ identifier: ClientIdentifier) {
         guard launches.departed[identifier]?.process.pid == pid else { return }
         launches.departed.removeValue(forKey: identifier)?.end()
+        // The next worker must find one or the other.
+        journal?.link.flush()
         storeDeparted()
     }
 
@@ -124,10 +126,6 @@ extension Supervisor {
             launches.returning.processes[identifier] == nil,
             supervision.ownership(of: identifier)?.isQuit != true, reserve(declaration) == nil
         else { return }
-        // It has a record again if something has come for it that can wait, or another process of it is there.
-        guard supervision.client(named: identifier) == nil else {
-            return declare(declaration, RequestKey(connection: 0, request: 0), isRequested: false)
-        }
         let pause = configuration.settings.launches.retryMaximum
         log(
             .launches, .notice, of: declaration.registration.user,

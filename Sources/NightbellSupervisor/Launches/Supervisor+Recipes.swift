@@ -122,7 +122,9 @@ extension Supervisor {
             return declare(declaration, RequestKey(connection: 0, request: 0), isRequested: isRequested)
         }
         var context = RequestContext(declaration: declaration)
-        guard reserve(declaration) == nil else { return }
+        if let problem = reserve(declaration) {
+            return log(.launches, .error, of: declaration.registration.user, problem)
+        }
         feed(
             .declare(
                 declaration.registration, notBefore: until, reasons: isRequested ? .request : .launched),

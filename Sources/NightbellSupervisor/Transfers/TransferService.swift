@@ -50,7 +50,7 @@ final class TransferService {
     var problem = ""
     /// Demands that were not sent yet.
     var unsent: [WireTransferDemand] = []
-    /// The process is to be told of the subscriptions again, as they are once it has read everything else.
+    /// The process is to be told of the subscriptions again, as they are once everything else is sent.
     var owesSubscriptions = false
     /// When to try that again.
     var sendAt: Instant?

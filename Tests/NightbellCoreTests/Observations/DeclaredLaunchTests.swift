@@ -132,6 +132,22 @@ struct DeclaredLaunchTests {
         #expect(launched(bench.pass(.seconds(5))))
     }
 
+    @Test("One that has a record is launched after the pause as well")
+    func pauseWithRecord() throws {
+        var bench = Bench()
+        bench.turn(.fact(.power(isOnBattery: true)))
+        bench.turn(.declare(try registration(), notBefore: nil), try push(1, .veryLow))
+        let until = bench.now + .seconds(60)
+        let declaration = Event.declare(try registration(), notBefore: until, reasons: .launched)
+        #expect(!launched(bench.turn(declaration)))
+        #expect(!launched(bench.pass(.seconds(60) - .nanoseconds(1))))
+        #expect(launched(bench.pass(.nanoseconds(1))))
+        #expect(try start(&bench).map(\.reasons) == [[.launched, .push]])
+        // It runs, and nothing launches another process.
+        bench.turn(.declare(try registration(), notBefore: bench.now, reasons: .launched))
+        #expect(!launched(bench.pass(.seconds(60))))
+    }
+
     @Test("One that is to be launched at once is")
     func launchWithoutPause() throws {
         var bench = Bench()
