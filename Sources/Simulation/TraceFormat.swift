@@ -118,7 +118,9 @@ package enum TraceFormat {
         case .discretionaryTransfers(let user, let waits):
             "transfers of uid \(user) " + (waits ? "wait" : "do not wait") + " for a good moment"
         case .accessories(let accessories): "accessories: \(words(accessories))"
-        case .clock(let clock): "UTC is elapsed time plus \(words(clock.utc))"
+        case .clock(let clock):
+            "UTC is elapsed time plus \(words(clock.utc)), local time that plus \(words(clock.zone))"
+                + (clock.change.map { ", plus \(words($0.zone)) from \($0.at) ns on" } ?? "")
         case .notifications(let user, let fact): "notifications of uid \(user): \(fact)"
         case .media(let user, .unknown): "the media of uid \(user) is unknown"
         case .media(let user, .unavailable): "the media of uid \(user) cannot be known"
@@ -147,7 +149,7 @@ package enum TraceFormat {
         case .pushDone(let wakeID, let result): "pushDone \(wakeID): \(result)"
         case .observe(let name, let subject): "observe \(name): \(subject)"
         case .stopObserving(let name): "stopObserving \(name)"
-        case .schedule(let notification): "schedule \(notification.identifier)"
+        case .schedule(let notification): "schedule \(notification.identifier), \(notification.trigger)"
         case .cancelNotifications: "cancelNotifications"
         case .setBadge(let count): "setBadge \(count)"
         case .beginBackgroundTask: "beginBackgroundTask"

@@ -144,10 +144,11 @@ extension Supervision {
         into actions: inout ActionBuffer
     ) {
         guard registration.isLaunchable, owners[registration.identifier]?.isQuit != true else { return }
+        let notBefore = notBefore.flatMap { $0 > now ? $0 : nil }
         if let owner = owners[registration.identifier], owner.user == registration.user,
             let client = owner.client
         {
-            return launchLater(client, notBefore: notBefore ?? now, reasons, at: now, into: &actions)
+            return launchLater(client, notBefore: notBefore, reasons, at: now, into: &actions)
         }
         guard refusal(of: registration) == nil else { return }
         let dormant: Lifecycle.Dormant = notBefore.map { .waiting(until: $0) } ?? .resting
@@ -162,11 +163,15 @@ extension Supervision {
 
     /// A client without a process gets reasons to be launched, and a pause.
     private mutating func launchLater(
-        _ client: ClientID, notBefore: Instant, _ reasons: WakeReasons, at now: Instant,
+        _ client: ClientID, notBefore: Instant?, _ reasons: WakeReasons, at now: Instant,
         into actions: inout ActionBuffer
     ) {
         guard case .dormant(let dormant) = clients[client.id].lifecycle.stage, !reasons.isEmpty else {
             return
+        }
+        guard let notBefore else {
+            requestLaunch(client, reasons, at: now, into: &actions)
+            return suspendIfIdle(client, at: now, into: &actions)
         }
         clients[client.id].launches.reasons.formUnion(reasons)
         let until: Instant

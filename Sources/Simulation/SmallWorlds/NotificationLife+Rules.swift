@@ -308,6 +308,8 @@ extension NotificationLife {
     }
 
     package mutating func loseSupervisor() {
+        // The next one cannot know whether the clock was set before it came, and aims anew.
+        followClock()
         coverage.deaths += 1
         coverage.lostReports += late.count
         // Their showings are noted.

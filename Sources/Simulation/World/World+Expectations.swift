@@ -129,12 +129,15 @@ extension World {
             if let key { unanswered.append((key, nil)) }
             declared = registration
             declaredReasons = key == nil ? .launched : .request
+            declaredNotBefore = Instant(nanoseconds: .min)
             asked = Asked(refusal: refusalOfLaunch(registration))
             let namesake = clients.first {
                 $0.registration.identifier == registration.identifier && $0.user == registration.user
             }
             if let namesake, namesake.execution == .absent { foreseeWish(namesake, declaredReasons) }
-        case .declare, .quitAbsent:
+        case .declare(let registration, let notBefore, let reasons):
+            foreseeDeclaration(registration, notBefore, reasons)
+        case .quitAbsent:
             break  // no client is from before the first supervisor
         case .disown(let identifier, let key):
             unanswered.append((key, nil))

@@ -114,6 +114,27 @@ extension World {
         client.launchReasons.formUnion(reasons)
     }
 
+    /// A client that was declared in advance is to be launched, not before an instant.
+    mutating func foreseeDeclaration(
+        _ registration: Registration, _ notBefore: Instant?, _ reasons: WakeReasons
+    ) {
+        declared = registration
+        declaredReasons = reasons
+        declaredNotBefore = notBefore ?? Instant(nanoseconds: .min)
+        let namesake = clients.first {
+            $0.registration.identifier == registration.identifier && $0.user == registration.user
+        }
+        guard let namesake, namesake.execution == .absent, registration.isLaunchable else { return }
+        namesake.isTouched = true
+        let launches = core.view(of: namesake.id, at: now)?.launches
+        let isQueued =
+            !namesake.launchReasons.isEmpty && launches?.notBefore == nil
+            && launches?.isWaitingForUnlock != true
+        namesake.launchReasons.formUnion(reasons)
+        // One that waits for its turn keeps that.
+        if !isQueued { namesake.launchNotBefore = max(namesake.launchNotBefore, declaredNotBefore) }
+    }
+
     mutating func foreseePressure(_ sizes: [ClientSize]) {
         guard !core.isStopping else { return }
         let pause = settings.memoryPressure.pause
@@ -274,6 +295,7 @@ extension World {
         client.execution = .absent
         client.neverSpoke = true
         client.launchReasons = declaredReasons
+        client.launchNotBefore = declaredNotBefore
     }
 
     mutating func storeState(_ id: ClientID) {

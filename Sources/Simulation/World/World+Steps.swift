@@ -236,7 +236,11 @@ extension World {
             emit(.disown(identifier, nextKey()))
         case 2, 3:
             guard case .registration(let registration, let key) = registration() else { return }
-            emit(.launch(registration, random.once(in: 2) ? key : nil))
+            guard random.once(in: 3) else {
+                return emit(.launch(registration, random.once(in: 2) ? key : nil))
+            }
+            let notBefore = random.once(in: 4) ? nil : now + .seconds(random.below(30))
+            emit(.declare(registration, notBefore: notBefore, reasons: .launched))
         case 4, 5:
             var sizes = clients.map { ClientSize($0.id, bytes: random.below(8)) }
             if random.once(in: 4) { sizes.append(ClientSize(ClientID(rawValue: random.next()), bytes: 9)) }

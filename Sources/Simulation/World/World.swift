@@ -90,6 +90,7 @@ package struct World: ~Copyable {
     /// The registration that is being declared, or sent by a process that takes over.
     var declared: Registration?
     var declaredReasons: WakeReasons = []
+    var declaredNotBefore = Instant(nanoseconds: .min)
     /// The size of the state that is being saved.
     var saved = 0
     /// The counts that this life of the supervisor must have.

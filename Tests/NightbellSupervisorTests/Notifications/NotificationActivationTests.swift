@@ -27,7 +27,10 @@ import Testing
         try monitor.report(server: "server")
         try monitor.report(shown: post, as: 2)
         try monitor.demand { $0.posts.isEmpty }
-        #expect(try WireClient(path: daemon.socketPath).show(Self.name).state == .dormant)
+        #expect(
+            try eventually {
+                try WireClient(path: daemon.socketPath).show(Self.name).state == .dormant
+            })
         try monitor.report(activated: 2)
         let second = try actor.returns("")
         #expect(try second.event("activated") == "activated tea action=default payload=table token=")
