@@ -175,6 +175,8 @@ final class SimulatedClient {
     var stateBytes = 0
     /// It was admitted by a supervisor that died, and reports this to the next one.
     var isToRejoin = false
+    /// It has reported that, and repeats its requests after it.
+    var hasSaidHelloAgain = false
     var mayHearAgain = false
     /// Its process ended before it could be told again: the next wake, of another process, may have the same
     /// number.

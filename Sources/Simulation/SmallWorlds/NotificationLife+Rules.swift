@@ -312,6 +312,7 @@ extension NotificationLife {
         followClock()
         coverage.deaths += 1
         coverage.lostReports += late.count
+        for report in late { requests[report.request].isReportLost = true }
         // Their showings are noted.
         late = []
         given = [:]

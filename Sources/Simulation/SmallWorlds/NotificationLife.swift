@@ -64,6 +64,8 @@ package struct NotificationLife: Life {
         /// Or in local time.
         var local: LocalTime?
         var lastLocal: LocalTime?
+        /// A supervisor has died before it heard that it is shown. The server may refuse to show it again.
+        var isReportLost = false
         /// How often its time has come.
         var times = 0
         /// How often it was shown or told.
@@ -298,7 +300,8 @@ package struct NotificationLife: Life {
         let isKnown = remembered(index).contains(id)
         let later = server.owners.count { $0.key > id && $0.value == index }
         world.require(
-            isKnown || later >= world.settings.quotas.notificationsPerClient,
+            isKnown || requests[request].isReportLost
+                || later >= world.settings.quotas.notificationsPerClient,
             "\(requests[request].identifier) of \(identifier) is forgotten while it is shown")
         return isKnown
     }

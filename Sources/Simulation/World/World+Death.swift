@@ -176,6 +176,7 @@ extension World {
         else { return }
         var said: [Event] = []
         if client.isToRejoin { said.append(.rejoined(client.id, client.registration, nextKey())) }
+        client.hasSaidHelloAgain = client.isToRejoin
         client.isToRejoin = false
         for repetition in client.toRepeat where repetition.isUnread {
             held.unread.insert(repetition.request)

@@ -196,6 +196,7 @@ extension World {
         if hasLost { client.inspection = max(client.inspection, .routes) }
         client.toRepeat.removeAll()
         client.isToRejoin = false
+        client.hasSaidHelloAgain = false
         for socket in client.sockets { socket.isEnded = false }
         parkOffload(client)
     }

@@ -61,8 +61,9 @@ extension World {
             parkOffload(client)
             for socket in client.sockets { socket.isEnded = false }
         }
-        for case .rejoined(let id, _, _) in events where client(id)?.launchUntil != nil {
-            client(id)?.plan(.rejoin, at: now)
+        for case .rejoined(let id, _, _) in events {
+            guard let client = client(id), client.launchUntil != nil else { continue }
+            if client.hasSaidHelloAgain { client.isToRejoin = true } else { client.plan(.rejoin, at: now) }
         }
     }
 
