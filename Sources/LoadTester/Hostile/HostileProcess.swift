@@ -219,16 +219,33 @@ struct HostileProcess {
         }
     }
 
-    /// Sockets that the supervisor has the last reference of: it closes them because there was no Hello. The
-    /// peers are closed some rounds later, which ends the sockets' wait.
+    /// Sockets that the supervisor has the last reference of: it closes them because there was no Hello.
     private func sendLingeringSockets() throws {
         var handOver = WireHandOver()
         handOver.sockets = [WireHandOver.Socket()]
         handOver.sockets[0].tag = .voip
         let packet = try Packet(.handOver(handOver)).bytes
+        try leaveLingeringSockets(100, rounds: 8) { sockets in
+            let lines = sockets.map { _ in Line(socketPath, nil) }
+            for (line, socket) in zip(lines, sockets) { _ = line.send(packet, [socket]) }
+        }
+    }
+
+    /// Sockets that the keeper has the last reference of: their clients have ended.
+    private func handOverLingeringSockets() throws {
+        try leaveLingeringSockets(200, rounds: 4) { sockets in
+            var client = try HostileSleeper(socketPath)
+            try client.register(greeting(number))
+            for socket in sockets { try client.handOver(socket, nil) }
+        }
+    }
+
+    /// Makes so many sockets in each round for a process that sends them and ends. The peers are closed some rounds later,
+    /// which ends the sockets' wait.
+    private func leaveLingeringSockets(_ count: Int, rounds kept: Int, send: ([CInt]) throws -> Void) throws {
         var rounds: [[CInt]] = []
         while !isOver {
-            let pairs = try (0..<100).map { _ in try Self.lingeringPair() }
+            let pairs = try (0..<count).map { _ in try Self.lingeringPair() }
             let (start, gate) = try Self.connectedPair()
             let child = cfloors_fork()
             guard child >= 0 else { throw LoadError(failed: "fork") }
@@ -236,8 +253,7 @@ struct HostileProcess {
                 // This process must not have the last reference when it closes them.
                 close(gate)
                 _ = Poll.wait(start, for: .readable, timeoutMilliseconds: -1)
-                let lines = pairs.map { _ in Line(socketPath, nil) }
-                for (line, pair) in zip(lines, pairs) { _ = line.send(packet, [pair.near]) }
+                try send(pairs.map(\.near))
                 // A process that ends does not linger, if it is the last to have a socket.
                 _exit(0)
             }
@@ -246,33 +262,7 @@ struct HostileProcess {
             close(gate)
             while waitpid(child, nil, 0) == -1, errno == EINTR {}
             rounds.append(pairs.map(\.far))
-            if rounds.count > 8 { for peer in rounds.removeFirst() { close(peer) } }
-        }
-    }
-
-    /// Sockets that the keeper has the last reference of: their clients have ended.
-    private func handOverLingeringSockets() throws {
-        var rounds: [[CInt]] = []
-        while !isOver {
-            let pairs = try (0..<200).map { _ in try Self.lingeringPair() }
-            let (start, gate) = try Self.connectedPair()
-            let child = cfloors_fork()
-            guard child >= 0 else { throw LoadError(failed: "fork") }
-            if child == 0 {
-                // This process must not have the last reference when it closes them.
-                close(gate)
-                _ = Poll.wait(start, for: .readable, timeoutMilliseconds: -1)
-                var client = try HostileSleeper(socketPath)
-                try client.register(greeting(number))
-                for pair in pairs { try client.handOver(pair.near, nil) }
-                _exit(0)
-            }
-            for pair in pairs { close(pair.near) }
-            close(start)
-            close(gate)
-            while waitpid(child, nil, 0) == -1, errno == EINTR {}
-            rounds.append(pairs.map(\.far))
-            if rounds.count > 4 { for peer in rounds.removeFirst() { close(peer) } }
+            if rounds.count > kept { for peer in rounds.removeFirst() { close(peer) } }
         }
     }
 
