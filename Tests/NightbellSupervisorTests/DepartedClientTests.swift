@@ -121,30 +121,31 @@ import Testing
         try daemon.end(client.returns("voip"))
     }
 
-    @Test("One that has failed before it is disconnected is launched again")
-    func failsBefore() throws {
-        let (daemon, client, process) = try start()
-        let connection = try supervisorConnection(of: process.pid)
+    /// Kills a process that has sent something before, of which the worker learns at the same time.
+    private func end(
+        _ process: TestClientProcess, beside daemon: DaemonProcess,
+        after send: (borrowing OwnedDescriptor) throws -> Void
+    ) throws {
         let worker = try daemon.worker()
         kill(worker, SIGSTOP)
         #expect(eventually { threads(of: worker, are: "T") })
-        try sayNonsense(on: connection)
+        try send(try supervisorConnection(of: process.pid))
         kill(process.pid, SIGKILL)
         #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
         kill(worker, SIGCONT)
+    }
+
+    @Test("One that has failed before it is disconnected is launched again")
+    func failsBefore() throws {
+        let (daemon, client, process) = try start()
+        try end(process, beside: daemon) { try sayNonsense(on: $0) }
         try daemon.end(client.returns("voip"))
     }
 
     @Test("All messages that a client has sent before its end are handled")
     func lastMessages() throws {
         let (daemon, client, process) = try start()
-        let worker = try daemon.worker()
-        kill(worker, SIGSTOP)
-        #expect(eventually { threads(of: worker, are: "T") })
-        try sayMuch(on: try supervisorConnection(of: process.pid))
-        kill(process.pid, SIGKILL)
-        #expect(eventually { ProcFS.state(process.pid).map { $0 == "Z" } ?? true })
-        kill(worker, SIGCONT)
+        try end(process, beside: daemon) { try sayMuch(on: $0) }
         // It is launched again, and gets its state.
         let next = try client.appears()
         #expect(try WireClient(path: daemon.socketPath).info(of: name)?.stateBytes == 4)
